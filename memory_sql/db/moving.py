@@ -7,7 +7,7 @@ all that is written at the target is in one transaction, so until that is commit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.contents import ENTER
 from memory_sql.db.engine import connect_once
+from memory_sql.db.failures import RAISED
 from memory_sql.db.locks import lock_whole_agent
 from memory_sql.db.models import Base, ImportRow
 from memory_sql.db.naming import in_schema
@@ -70,14 +71,25 @@ async def owner(
 ) -> AsyncIterator[End]:
     """A transaction that sees every row and leaves triggers out; `snapshot`: all statements see the same, and only read.
 
-    `engine`: by its connection instead of one of its own.
+    `engine`: by its connection instead of one of its own. Raises what the caller raised, also if rolling back fails after it.
     """
-    async with connect_once(url, schema) if engine is None else engine.begin() as connection:
-        end = End(connection, schema)
-        if snapshot:
-            await end.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        await end.run(_ENTER)
-        yield end
+    failed: BaseException | None = None
+    try:
+        async with connect_once(url, schema) if engine is None else engine.begin() as connection:
+            end = End(connection, schema)
+            if snapshot:
+                await end.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            await end.run(_ENTER)
+            try:
+                yield end
+            except BaseException as error:
+                failed = error
+                raise
+    except RAISED:
+        if failed is None:
+            raise
+    if failed is not None:
+        raise failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +152,7 @@ class Moving:
         """The number of rows of each table that has any. Raises `DatabaseError` unless all rows are the same in both."""
         counts: dict[str, int] = {}
         for table in TABLES:
-            there, here = await asyncio.gather(*(_summed(end, table, self.agent_key) for end in (source, self.target)))
+            there, here = await _both(*(_summed(end, table, self.agent_key) for end in (source, self.target)))
             if there != here:
                 counted = f"{here[0]:,} rows instead of {there[0]:,}, or other values"
                 raise DatabaseError(f"the copy of table {table.name} isn't the same: {counted}")
@@ -206,7 +218,11 @@ class Moving:
         ahead = asyncio.Queue[bytes | None](CHUNKS)
 
         async def read() -> None:
-            await reader.copy_from_query(source.named(rows), output=put)
+            try:
+                await reader.copy_from_query(source.named(rows), output=put)
+            except asyncio.CancelledError:
+                reader.terminate()  # asyncpg 0.32 fails at what still comes in, if it was waiting in `put`
+                raise
             await ahead.put(None)
 
         async def put(chunk: bytes) -> None:
@@ -217,14 +233,18 @@ class Moving:
                 yield chunk
 
         names = columns or [column.name for column in _stored(table)]
-        write = writer.copy_to_table(_staging(table), columns=names, source=chunks())
-        both = [asyncio.create_task(read()), asyncio.ensure_future(write)]
-        try:
-            await asyncio.gather(*both)
-        finally:
-            for one in both:
-                one.cancel()
-            await asyncio.wait(both)
+        await _both(read(), writer.copy_to_table(_staging(table), columns=names, source=chunks()))
+
+
+async def _both(*both: Awaitable[Any]) -> list[Any]:
+    """What they return. Neither still uses its connection when this ends, also if one fails or is cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in both]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def delete_all(end: End, agent_key: int) -> None:

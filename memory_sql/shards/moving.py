@@ -168,8 +168,12 @@ class Move:
         return rows, held
 
     async def end_after_failure(self) -> None:
+        """Goes on by itself where whoever waits for it gives up."""
+        await asyncio.shield(self._try_to_settle())
+
+    async def _try_to_settle(self) -> None:
         try:
-            await asyncio.shield(self.settle())
+            await self.settle()
         except MemorySQLError as error:
             log.warning("agent %s: its move has stopped: %s; run it again", self._agent_id, error)
 

@@ -18,7 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
-from memory_sql.db.moving import TABLES, Moving
+from memory_sql.db import moving as moving_rows
+from memory_sql.db.direct import has_unread
+from memory_sql.db.moving import TABLES, End, Moving
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories import shards
 from memory_sql.db.roles import Roles
@@ -563,6 +565,75 @@ async def test_transaction_that_keeps_hold_of_it_stops_the_move(
     assert await holders(urls) == ["a"]
     await memory.admin.move(agent_id="ada", to="b")
     assert "Likes jam." in [one.content for one in await memory.observations.list(**MIA)]
+
+
+async def given_up(memory: Memory, halfway: asyncio.Future[None]) -> None:
+    """Whoever gives up a move once it has come so far is told nothing else."""
+    doing = asyncio.create_task(memory.admin.move(agent_id="ada", to="b"))
+    halfway.add_done_callback(lambda _: doing.cancel())
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+    assert halfway.done()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slower", ["a", "b"])
+async def test_move_is_given_up_while_both_are_compared(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, slower: str
+) -> None:
+    await lived(memory)
+    before, both = await rows_of(urls["a"]), asyncio.get_running_loop().create_future()
+    summed, asking = moving_rows._summed, 0
+
+    async def slowly(end: End, *given: Any) -> Any:
+        nonlocal asking
+        asking += 1
+        if asking == 2:
+            both.set_result(None)
+        name = make_url(urls[slower]).database
+        await end.run("SELECT current_database() = :name AND pg_sleep(10) IS NULL", name=name)
+        return await summed(end, *given)
+
+    monkeypatch.setattr(moving_rows, "_summed", slowly)
+    await given_up(memory, both)
+    monkeypatch.undo()
+    assert await rows_of(urls["a"]) == before
+    assert await holders(urls) == ["a"]
+    assert await traces(urls) == []
+
+
+@pytest.mark.slow
+async def test_move_is_given_up_as_rows_come_in(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver doesn't ask the server to stop then, and closes the connection at the next rows."""
+    named, loop = End.named, asyncio.get_running_loop()
+    came: asyncio.Future[None] = loop.create_future()
+
+    def looked_at(end: End, sql: str) -> str:
+        if "memory.messages" in sql and not came.done():
+            pooled: Any = end.connection.sync_connection
+            look(pooled.connection.driver_connection)
+        return named(end, sql)
+
+    def look(driver: Any) -> None:
+        """Ends once what is there has been read, and before whoever waits for it goes on."""
+        if has_unread(driver):
+            loop.call_soon(came.set_result, None)
+        else:
+            loop.call_soon(look, driver)
+
+    said = [{"role": "user", "content": "tea " * 20_000, "id": f"m{n}"} for n in range(100)]
+    await memory.add(said, **MIA, conversation_id="monday")
+    before = await rows_of(urls["a"])
+    monkeypatch.setattr(End, "named", looked_at)
+    await given_up(memory, came)
+    monkeypatch.undo()
+    assert await rows_of(urls["a"]) == before
+    assert await holders(urls) == ["a"]
+    assert await traces(urls) == []
+    assert caplog.messages == []
 
 
 @pytest.mark.slow

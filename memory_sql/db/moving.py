@@ -221,7 +221,7 @@ class Moving:
             try:
                 await reader.copy_from_query(source.named(rows), output=put)
             except asyncio.CancelledError:
-                reader.terminate()  # asyncpg 0.32 fails at what still comes in, if it was waiting in `put`
+                reader.terminate()  # asyncpg 0.32 may not have told the server to stop, and fails at the next rows
                 raise
             await ahead.put(None)
 

@@ -28,12 +28,12 @@ from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, loc
 from memory_sql.db.repositories.erasure_of_one import forget_one
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
-from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.repositories.supports import SupportRepository
 from memory_sql.db.savepoints import taken_back, taken_back_on_error
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.arguments import needed_text
@@ -181,7 +181,7 @@ async def _erase_with_ids(
     agent_key = locks.agent_key
     if not beyond:
         return await _erase(session, asked, locks, found, receipt)
-    held = await GroupRepository(session, agent_key).strange_to(beyond)
+    held = await SupportRepository(session, agent_key).strange_to(beyond)
     await need(session, agent_key, locks, held)
     forgotten = await _erase(session, asked, locks, found, receipt)
     waits = str(uuid.uuid4())

@@ -17,6 +17,7 @@ from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.db.repositories.supports import SupportRepository
 from memory_sql.domain.arguments import flags, id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.domain.groups import Departure, Group, Member, MemberSource
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key
@@ -198,7 +199,8 @@ class Groups(Face):
             if not is_member and await groups.last_left(scope_ids[0], users) is None:
                 raise NotFoundError(f"member of group {group}:", user)
             waits = str(uuid.uuid4())
-            archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
+            only_theirs = SupportRepository(unit, agent_key).only_of
+            archived, choose = corrections.Archived(), partial(only_theirs, () if keep else scope_ids, users)
             ends_keeping = not keep and await groups.end_keeping(scope_ids[0], users)
             if is_member or ends_keeping or await choose():
                 archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)

@@ -18,10 +18,10 @@ from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.events import record
-from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.keys import end_keys_of
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
+from memory_sql.db.repositories.supports import SupportRepository
 from memory_sql.domain.arguments import flags, id_of, optional_id, reason_of, within
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import Id, as_written, observation_id, stored_id
@@ -85,8 +85,8 @@ class People(Face):
                 detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
                 detail |= {"retracted": list(gone)} if gone else {}
                 if not settings.shared_conversations:
-                    groups = GroupRepository(unit, agent_key)
-                    keys = await groups.heard_by_one(await aliases.ids_of_person(into))
+                    same = await aliases.ids_of_person(into)
+                    keys = await SupportRepository(unit, agent_key).heard_by_one(same)
                     heard = tuple(observation_id(*key) for key in keys)
                     detail |= {HEARD_BY_ONE: keys} if keys else {}
                 await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)

@@ -604,8 +604,13 @@ async def test_move_is_given_up_while_both_are_compared(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("messages", [4, 100])
 async def test_move_is_given_up_as_rows_come_in(
-    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    memory: Memory,
+    urls: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    messages: int,
 ) -> None:
     """The driver doesn't ask the server to stop then, and closes the connection at the next rows."""
     named, loop = End.named, asyncio.get_running_loop()
@@ -624,7 +629,7 @@ async def test_move_is_given_up_as_rows_come_in(
         else:
             loop.call_soon(look, driver)
 
-    said = [{"role": "user", "content": "tea " * 20_000, "id": f"m{n}"} for n in range(100)]
+    said = [{"role": "user", "content": "tea " * 20_000, "id": f"m{n}"} for n in range(messages)]
     await memory.add(said, **MIA, conversation_id="monday")
     before = await rows_of(urls["a"])
     monkeypatch.setattr(End, "named", looked_at)

@@ -931,7 +931,7 @@ MUTATIONS = (
     ),), ("tests/integration/test_left_unfinished.py",)),
     # What stands behind nobody any more
     Mutation("left: what former members alone support stays", (Change(
-        "found = await groups.without_support(keys) if keys else ()", "found = ()",
+        "found = await supports.without_support(keys) if keys else ()", "found = ()",
     ),), LEFT_BEHIND),
     Mutation("left: nobody keeps what was theirs", (Change("FILTER (WHERE m.kept)", "FILTER (WHERE false)"),), LEFT_BEHIND),
     Mutation("left: what had given way stands again", (Change(
@@ -956,6 +956,10 @@ MUTATIONS = (
     Mutation("moves: what another process moves is moved", (Change(
         "if not await end.value(_TRY, agent=self._agent_id):", "if False:",
     ),), MOVING),
+    Mutation("moves: who gives up is told that rolling back failed", (Change(
+        "        if failed is None:\n", "        if True:\n",
+    ),), MOVING),
+    Mutation("moves: the driver goes on reading for who gave up", (Change("reader.terminate()", "pass"),), MOVING),
     Mutation("moves: a leased one stays leased", (Change("await moving.arrive()", "pass"),), MOVING),
     Mutation("moves: work of all agents tries it", (Change(
         "apart: ColumnElement[bool] = agent_key != all_(moved)", "apart: ColumnElement[bool] = agent_key == agent_key",

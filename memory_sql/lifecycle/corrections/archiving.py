@@ -14,12 +14,12 @@ from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.events import record
-from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.lines import LineRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.supports import SupportRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of
 from memory_sql.lifecycle.corrections.replacing import change, stand_again
@@ -132,12 +132,12 @@ async def archive_unsupported(
 
     As when those had left later; the event says by what `action` it was lost. What more it needs, it says to the locks.
     """
-    groups, waits = GroupRepository(session, locks.agent_key), str(uuid.uuid4())
-    found = await groups.without_support(keys) if keys else ()
+    supports, waits = SupportRepository(session, locks.agent_key), str(uuid.uuid4())
+    found = await supports.without_support(keys) if keys else ()
     if not found:
         return Archived()
     scope_ids = {scope_id for scope_id, _ in found}
-    archived = await archive_under(session, asked, locks, scope_ids, partial(groups.without_support, keys), waits)
+    archived = await archive_under(session, asked, locks, scope_ids, partial(supports.without_support, keys), waits)
     detail = {"action": action, **archived.told(waits)}
     await record(session, locks.agent_key, "membership", asked.now, actor=asked.actor, detail=detail)
     return archived
@@ -150,11 +150,11 @@ async def leave_what_is_strange(
 
     They belonged through another id. What was kept when they left such a group themselves stays as it is.
     """
-    groups = GroupRepository(session, agent_key)
-    strange = [(scope_id, users) for users in people if users for scope_id in await groups.strange_to(users)]
+    supports = SupportRepository(session, agent_key)
+    strange = [(scope_id, users) for users in people if users for scope_id in await supports.strange_to(users)]
 
     async def choose() -> list[ObservationKey]:
-        found = [await groups.only_of([scope_id], users) for scope_id, users in strange]
+        found = [await supports.only_of([scope_id], users) for scope_id, users in strange]
         return sorted({key for keys in found for key in keys})
 
     if not await choose():
@@ -225,5 +225,5 @@ async def _departing(
         tuple(sorted(scope_ids)),
         tuple(standings),
         await closure_of(session, agent_key, [key for key in derived if key not in going]),
-        await GroupRepository(session, agent_key).gave_way_before(in_use) if in_use else {},
+        await SupportRepository(session, agent_key).gave_way_before(in_use) if in_use else {},
     )

@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -223,9 +224,8 @@ class Life:
 def found_no_database(log: str) -> bool:
     """What a process said last that began while the database was away, or was just going."""
     last = (log.splitlines() or [""])[-1]
-    return any(
-        f"memory-sql: the {what}" in last for what in ("database", "connection was closed before Postgres answered")
-    )
+    said = r"memory-sql: (shard \w+: )?the (database|connection was closed before Postgres answered)"
+    return re.search(said, last) is not None
 
 
 async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None:

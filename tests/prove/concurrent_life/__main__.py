@@ -133,19 +133,19 @@ class Life:
 
     async def round(self, memory: Memory, clients: list[Client], operations: int, stops: int) -> None:
         left = iter(range(operations))
-        chaos = [asyncio.create_task(self.disturb(stops))]
-        if self.shards is not None:
-            chaos.append(asyncio.create_task(moving.move_about(memory, self.world, self.random)))
+        chaos, stop = asyncio.create_task(self.disturb(stops)), asyncio.Event()
         try:
             async with asyncio.TaskGroup() as together:
-                for client in clients:
-                    together.create_task(self.work(client, left))
+                if self.shards is not None:
+                    together.create_task(moving.move_about(memory, self.world, self.random, stop))
+                async with asyncio.TaskGroup() as working:
+                    for client in clients:
+                        working.create_task(self.work(client, left))
+                stop.set()
         finally:
-            for one in chaos:
-                one.cancel()
-            for ended in await asyncio.gather(*chaos, return_exceptions=True):
-                if isinstance(ended, Exception):
-                    raise ended
+            chaos.cancel()
+            with suppress(asyncio.CancelledError):
+                await chaos
         await self.stop_for_good(stops - self.stops_of_round)
 
     async def work(self, client: Client, left: object) -> None:

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 120.0
 
 def hurry() -> None:
     """For this process and those that are forked from it: a move that waits half a minute meets too little."""
-    places.LOOK_SECONDS, moving.LATE_SECONDS, moving.PAUSE_SECONDS = 0.5, 5.0, 0.1
+    places.LOOK_SECONDS, moving.LATE_SECONDS, moving.PAUSE_SECONDS = 0.5, 2.0, 0.1
 
 
 def two_shards(url: str) -> dict[str, str]:
@@ -49,9 +49,9 @@ def environment(urls: Mapping[str, str]) -> dict[str, str]:
     return {"MEMORY_SQL_SHARDS": str(as_text(urls))}
 
 
-async def move_about(memory: Memory, world: World, chance: random.Random) -> None:
-    """Without end; some moves are given up halfway."""
-    while True:
+async def move_about(memory: Memory, world: World, chance: random.Random, stop: asyncio.Event) -> None:
+    """Until that is set, and the last move has ended; some are given up halfway."""
+    while not stop.is_set():
         await asyncio.sleep(chance.uniform(0, 1))
         agent, to = chance.choice(sorted(set(AGENTS))), chance.choice((HOME, OTHER))
         gives_up, crashes = chance.randrange(3) == 0, world.crashes

@@ -113,11 +113,11 @@ class Forgetting(Actor):
         if not known:
             raise NothingToDoError
         chosen = self.random.choice(known)
-        selection = Selection(message_id=chosen.message, conversation_id=max(chosen.conversations))
+        name = max(chosen.conversations)
         await self.forget(
             agent,
-            selection,
-            lambda said: said is chosen and len(said.conversations) == 1,
+            Selection(message_id=chosen.message, conversation_id=name),
+            lambda said: said is chosen and said.conversations == {name},  # not: it has another name alone since then
             lambda said: said.token == chosen.token,
         )
 

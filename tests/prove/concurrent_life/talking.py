@@ -223,6 +223,7 @@ class Talking(Actor):
 
     async def maintain(self) -> None:
         await self.memory.work.maintain()
+        await self.memory.work.catch_up()
         await self.memory.work.lifecycle(agent_id=self.agent(), days=28)
 
     async def review(self) -> None:

@@ -27,6 +27,7 @@ from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.database import rows
 
+pytestmark = pytest.mark.direct  # what a server's process does that a pooler would choose
 Ask = Callable[[Database, object], Awaitable[object]]
 ACTIVITY = """
     SELECT state, xact_start IS NULL, (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND relation IS NOT NULL)

@@ -64,7 +64,7 @@ class TestTurns(Behaviour):
 
 @pytest.fixture
 def turns(memory: Memory) -> Turns:
-    return Turns(memory, agent_id=AGENT, user_id="mia")
+    return Turns(memory, agent_id=AGENT, user_id="mia", seconds=30.0)
 
 
 async def test_nothing_of_memorys_own_is_stored(memory: Memory, turns: Turns) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,15 @@ async def texts(memory: Memory) -> set[str]:
     return {str(context) for context in found}
 
 
+async def contexts(url: str, at: datetime) -> list[str]:
+    async with Memory(url, clock=lambda: at) as memory:
+        return [
+            str(await memory.context(agent_id="ada", user_id=user, message="Where are the boats?", assembly=assembly))
+            for user in ("mia", "jonas")
+            for assembly in ("eden", "digest")
+        ]
+
+
 async def same(source: str, target: str) -> None:
     there, here = await contents(source), await contents(target)
     for found in (there, here):
@@ -173,6 +183,11 @@ async def test_database_with_one_role_for_everything_goes_on(
     await operator.types(DUMP, database_url, empty_database)
     await operator.types(RESTORE, database_url, empty_database)
     await same(database_url, empty_database)
+    now = datetime.now(UTC)
+    told = await contexts(database_url, now)
+    assert "C6" in told[0]
+    assert all(told)
+    assert await contexts(empty_database, now) == told
     await goes_on(empty_database)
 
 

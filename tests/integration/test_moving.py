@@ -604,7 +604,7 @@ async def test_move_is_given_up_while_both_are_compared(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("messages", [4, 100])
+@pytest.mark.parametrize("messages", [4, 5, 8, 100])
 async def test_move_is_given_up_as_rows_come_in(
     memory: Memory,
     urls: dict[str, str],

@@ -567,14 +567,18 @@ async def test_transaction_that_keeps_hold_of_it_stops_the_move(
     assert "Likes jam." in [one.content for one in await memory.observations.list(**MIA)]
 
 
-async def given_up(memory: Memory, halfway: asyncio.Future[None]) -> None:
-    """Whoever gives up a move once it has come so far is told nothing else."""
+async def given_up(memory: Memory, urls: dict[str, str], halfway: asyncio.Future[None]) -> None:
+    """Whoever gives up a move once it has come so far is told nothing else, and the agent stays as it is."""
+    before = await rows_of(urls["a"])
     doing = asyncio.create_task(memory.admin.move(agent_id="ada", to="b"))
     halfway.add_done_callback(lambda _: doing.cancel())
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
             await doing
     assert halfway.done()
+    assert await rows_of(urls["a"]) == before
+    assert await holders(urls) == ["a"]
+    assert await traces(urls) == []
 
 
 @pytest.mark.slow
@@ -583,7 +587,7 @@ async def test_move_is_given_up_while_both_are_compared(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, slower: str
 ) -> None:
     await lived(memory)
-    before, both = await rows_of(urls["a"]), asyncio.get_running_loop().create_future()
+    both = asyncio.get_running_loop().create_future()
     summed, asking = moving_rows._summed, 0
 
     async def slowly(end: End, *given: Any) -> Any:
@@ -596,11 +600,7 @@ async def test_move_is_given_up_while_both_are_compared(
         return await summed(end, *given)
 
     monkeypatch.setattr(moving_rows, "_summed", slowly)
-    await given_up(memory, both)
-    monkeypatch.undo()
-    assert await rows_of(urls["a"]) == before
-    assert await holders(urls) == ["a"]
-    assert await traces(urls) == []
+    await given_up(memory, urls, both)
 
 
 @pytest.mark.slow
@@ -631,13 +631,8 @@ async def test_move_is_given_up_as_rows_come_in(
 
     said = [{"role": "user", "content": "tea " * 20_000, "id": f"m{n}"} for n in range(messages)]
     await memory.add(said, **MIA, conversation_id="monday")
-    before = await rows_of(urls["a"])
     monkeypatch.setattr(End, "named", looked_at)
-    await given_up(memory, came)
-    monkeypatch.undo()
-    assert await rows_of(urls["a"]) == before
-    assert await holders(urls) == ["a"]
-    assert await traces(urls) == []
+    await given_up(memory, urls, came)
     assert caplog.messages == []
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import os
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 from typing import Any
 
 from memory_sql.config import Settings
@@ -84,16 +85,21 @@ async def move(urls: dict[str, str], to: str, dies_at: int) -> int:
     return fuse.steps
 
 
+def child(urls: dict[str, str], to: str, dies_at: int, said: Connection) -> None:
+    said.send(asyncio.run(move(urls, to, dies_at)))
+
+
 async def in_child(urls: dict[str, str], to: str, dies_at: int) -> tuple[int, int]:
     """Its exit code and how many steps it took."""
-    given = [f"--{name}={url}" for name, url in urls.items()]
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.prove.moves", *given, "--to", to, "--dies-at", str(dies_at)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    said, _ = await child.communicate()
-    assert child.returncode is not None
-    return child.returncode, int(said or 0)
+    server = multiprocessing.get_context("forkserver")  # importing everything again would take longer than the move
+    server.set_forkserver_preload([lived.__module__])
+    heard, said = server.Pipe(duplex=False)
+    process = server.Process(target=child, args=(urls, to, dies_at, said))
+    process.start()
+    said.close()
+    await asyncio.to_thread(process.join)
+    assert process.exitcode is not None
+    return process.exitcode, heard.recv() if process.exitcode == 0 else 0
 
 
 class Writer:
@@ -190,14 +196,8 @@ def main() -> None:
     parser.add_argument("--a", required=True)
     parser.add_argument("--b", required=True)
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--to")
-    parser.add_argument("--dies-at", type=int, default=0)
     given = parser.parse_args()
-    urls = {"a": given.a, "b": given.b}
-    if given.to is None:
-        asyncio.run(prove(urls, given.kills))
-    else:
-        print(asyncio.run(move(urls, given.to, given.dies_at)))
+    asyncio.run(prove({"a": given.a, "b": given.b}, given.kills))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ from tests.prove.interleaved import (
 from tests.prove.kills import DUE
 from tests.recycling import Contents, connect
 
-PASSED: ContextVar[Callable[[str], Awaitable[None]] | None] = ContextVar("passed", default=None)
+PASSED: ContextVar[Callable[[str, object], Awaitable[None]] | None] = ContextVar("passed", default=None)
 NO_POINTS = ("BEGIN", "SAVEPOINT", "RELEASE", "SET ")
 POLL_SECONDS = 0.003
 RUN_SECONDS = 60.0
@@ -106,27 +106,30 @@ Steps = tuple[Act, ...]
 
 @contextmanager
 def passing() -> Iterator[None]:
-    """Whoever has set `PASSED` is called before each statement that its tasks send."""
+    """Whoever has set `PASSED` is called before each statement that its tasks send, with it and its connection."""
     connection, prepared = asyncpg.Connection, PreparedStatement
     execute, fetch, executemany, fetch_prepared = (
         connection.execute, connection.fetch, connection.executemany, prepared.fetch,
     )  # fmt: skip
 
-    def watched(send: Any, query_of: Callable[..., str]) -> Any:
+    def watched(send: Any, asked: Callable[..., tuple[str, object]]) -> Any:
         async def sent(*given: Any, **named: Any) -> Any:
             passed = PASSED.get()
             if passed is not None:
-                await passed(query_of(*given))
+                await passed(*asked(*given))
             return await send(*given, **named)
 
         return sent
 
-    def second(_: Any, query: str, *_more: Any) -> str:
-        return query
+    def directly(by: object, query: str, *_more: object) -> tuple[str, object]:
+        return query, by
 
-    connection.execute, connection.fetch = watched(execute, second), watched(fetch, second)
-    connection.executemany = watched(executemany, second)
-    prepared.fetch = watched(fetch_prepared, lambda statement, *_: str(statement.get_query()))
+    def as_prepared(statement: PreparedStatement, *_more: object) -> tuple[str, object]:
+        return str(statement.get_query()), statement._connection
+
+    connection.execute, connection.fetch = watched(execute, directly), watched(fetch, directly)
+    connection.executemany = watched(executemany, directly)
+    prepared.fetch = watched(fetch_prepared, as_prepared)
     try:
         yield
     finally:
@@ -148,7 +151,8 @@ class Side:
         self.other = other
         self.points: list[str] = []
         self.commits: list[bool] = []  # whether what was sent at each point is committed by it, or commits
-        self.in_transaction = self.blocked = False
+        self.transactions: set[object] = set()  # the connections that are in one
+        self.blocked = False
         self.committed_before_blocked: bool | None = None  # None: it was never blocked
         self.stop: int | None = None
         self.waits: asyncio.Event | None = None
@@ -172,26 +176,28 @@ class Side:
             await step(self.memory, self.world, self.model)
             self.done += 1
 
-    async def passed(self, what: str) -> None:
+    async def passed(self, what: str, connection: object = None) -> None:
         if what.startswith(NO_POINTS):
-            self.in_transaction |= what.startswith("BEGIN")
+            if what.startswith("BEGIN"):
+                self.transactions.add(connection)
             return
         if self.other.blocked:
             await self.other.settled()  # it goes on as soon as it can
-        self.commits.append(what.startswith("COMMIT") or not (self.in_transaction or what.startswith("model")))
-        if what.startswith(("COMMIT", "ROLLBACK;")):
-            self.in_transaction = False
+        is_in_one = connection in self.transactions
+        self.commits.append(what.startswith("COMMIT") or not (is_in_one or what.startswith("model")))
         self.points.append(" ".join(what.split()))
         if len(self.points) - 1 == self.stop:
             self.waits = waits = asyncio.Event()
             await waits.wait()
+        if what.startswith(("COMMIT", "ROLLBACK;")):
+            self.transactions.discard(connection)
 
     async def settled(self) -> None:
         assert self.task is not None
         self.blocked = False
         while not self.task.done() and self.waits is None:
             await asyncio.wait([self.task], timeout=POLL_SECONDS)
-            if self.task.done() or self.waits is not None or self.other.blocked or not self.other.in_transaction:
+            if self.task.done() or self.waits is not None or self.other.blocked or not self.other.transactions:
                 continue
             if await self._waits_for_lock() and not self.other.blocked:
                 self.blocked = True  # if both were, it would be a deadlock, which the server ends

@@ -213,7 +213,8 @@ def plan_of(seed: int) -> Plan:
 def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step]) -> bool:
     """Who is meant by somebody who gets another id or name, or for whom one stands, depends on whether they have it yet.
 
-    Nor does it say anything what an import brings that comes before or after a rollback.
+    Nor does it say anything what an import brings that comes before or after a rollback. What was brought without messages
+    stays supported by its users alone, whatever brings the messages later.
     """
     kinds = {name for name, *_ in ending}
     others = [other for other in ending if other != step]
@@ -228,8 +229,8 @@ def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step
         return False  # a hold on the one covers what the other has said as well from then on
     if step[0] in ("merge", "unmerge"):
         return sum(name in ("merge", "unmerge") for name, *_ in ending) == 1 and changed.isdisjoint({*step} - {VISITOR})
-    if step[0] == "bring" and "rollback" in kinds:
-        return False
+    if step[0] == "bring":
+        return "rollback" not in kinds and all(other[0] != "bring" or step[2] for other in others)
     return changed.isdisjoint(step)
 
 

@@ -15,7 +15,7 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -207,14 +207,32 @@ def plan_of(seed: int) -> Plan:
     if legacy:
         steps.insert(pick(0, 2, len(steps)), ("bring", *makes["bring"]()))
     ending = dict.fromkeys(pick(*ends)() for _ in range(chance.randint(2, 3)))
-    return Plan(tuple(steps), tuple(step for step in ending if _is_matter_of_order(step, [*ending], steps)), legacy)
+    kept = (step for step in ending if _is_the_same_in_any_order(step, [*ending], steps, legacy))
+    return Plan(tuple(steps), tuple(kept), legacy)
 
 
-def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step]) -> bool:
+def said_by(
+    whose: Collection[str], steps: Sequence[Step], legacy: Sequence[Legacy]
+) -> set[tuple[str, tuple[str, str, int]]]:
+    """To which group, and in which words; all, of who has confirmed something."""
+    if any(name == "confirm" and given[1] in whose for name, *given in steps):
+        return {*itertools.product(GROUPS, itertools.product(NOUNS, VALUES, range(len(WORDINGS))))}
+    said = [
+        (given[1].removesuffix("'s"), given[2])
+        for name, *given in steps
+        if name in ("say", "state") and given[0] in whose
+    ]
+    return {*said, *(("crew", fact) for who, fact, _ in legacy if who in whose)}
+
+
+def _is_the_same_in_any_order(
+    step: Step, ending: Sequence[Step], steps: Sequence[Step], legacy: Sequence[Legacy]
+) -> bool:
     """Who is meant by somebody who gets another id or name, or for whom one stands, depends on whether they have it yet.
 
     Nor does it say anything what an import brings that comes before or after a rollback. What was brought without messages
-    stays supported by its users alone, whatever brings the messages later.
+    stays supported by its users alone, whatever brings the messages later. And whether somebody's word elsewhere is a second
+    source for what a conversation said depends on who is one person by then.
     """
     kinds = {name for name, *_ in ending}
     others = [other for other in ending if other != step]
@@ -229,6 +247,10 @@ def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step
         return False  # a hold on the one covers what the other has said as well from then on
     if step[0] in ("merge", "unmerge"):
         return sum(name in ("merge", "unmerge") for name, *_ in ending) == 1 and changed.isdisjoint({*step} - {VISITOR})
+    if step[:2] in (("forget", "conversation"), ("forget", "message")) and kinds & {"merge", "unmerge"}:
+        whose = {into for name, *given in (*steps, *ending) for into in given if name == "merge"}
+        shared = said_by({VISITOR}, steps, legacy) & said_by(whose, steps, legacy)
+        return all(place not in GROUPS for place, _ in shared)
     if step[0] == "bring":
         return "rollback" not in kinds and all(other[0] != "bring" or step[2] for other in others)
     return changed.isdisjoint(step)

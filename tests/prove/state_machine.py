@@ -73,6 +73,12 @@ GONE = """
     JOIN memory.conversations c USING (agent_key, conversation_id)
     WHERE a.agent_id = :agent AND c.conversation_id = :session AND m.number <= c.formed_number AND m.content IS NULL
 """
+GAVE_WAY = """
+    SELECT FROM memory.observation_states t
+    JOIN memory.agents a USING (agent_key)
+    JOIN memory.observations o ON (o.agent_key, o.scope_id, o.seq) = (t.agent_key, t.scope_id, t.superseded_by)
+    WHERE a.agent_id = :agent AND o.content = :fact
+"""
 
 
 @dataclass(frozen=True)
@@ -404,7 +410,10 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.archivable())
     @rule(data=st.data())
     def set_aside_or_bring_back(self, data: st.DataObject) -> None:
-        self.archive_or_bring_back(data.draw(st.sampled_from(self.archivable())))
+        """But for what others gave way to, which would have to stand again."""
+        fact = data.draw(st.sampled_from(self.archivable()))
+        if not self.sql(GAVE_WAY, fact=fact.text):
+            self.archive_or_bring_back(fact)
 
     def archivable(self) -> list[Fact]:
         scopes = self.model.scopes.values()

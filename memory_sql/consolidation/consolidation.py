@@ -282,6 +282,7 @@ async def _write(
         inputs=[*(item.seq for item in loaded.inputs if item.seq not in decided.waits), *parts],
         to_seq=to_seq,
         extra_seqs=[seq for seq in loaded.extra_seqs if seq not in decided.waits],
+        passed_seqs=sorted(decided.waits),
         contradictions=[item.model_dump() for item in contradictions],
         repetitions=[Repetition(newer=newer, older=older).model_dump() for newer, older in same_as.items()],
         suspects=max(scope.suspects - len(loaded.inputs), 0),

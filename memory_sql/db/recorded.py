@@ -15,7 +15,7 @@ from memory_sql.db.naming import SCHEMA, of_schema
 from memory_sql.errors import SchemaError
 
 # The newest migration. Compared at start, so that a release never runs on a schema that it wasn't written for.
-REVISION = "a7c39e15d042"
+REVISION = "c41f8a2e90d6"
 UNRELEASED = (
     "this schema was made by an unreleased version of memory_sql, and can't be upgraded; use a new database or data"
     " directory, or `memory-sql db reset`, which deletes everything in it"

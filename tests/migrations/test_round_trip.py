@@ -117,13 +117,26 @@ async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: s
 HOLD = "UPDATE memory.holds SET released_at = NULL"
 
 
+async def test_what_a_text_was_shown_is_kept_on_the_way_down(filled: str) -> None:
+    """Older code would leave words of it in a text when it is forgotten; where no text was shown any, nothing is lost."""
+    mark = "UPDATE memory.consolidations SET passed_seqs = '{1}'"
+    await execute(filled, "ALTER TABLE memory.consolidations DISABLE TRIGGER USER", mark)
+    refused = await asyncio.to_thread(plain_alembic, "downgrade", "a7c39e15d042", url=filled)
+    assert refused.returncode != 0
+    assert "shown what waits" in refused.stderr
+    await execute(filled, "UPDATE memory.consolidations SET passed_seqs = '{}'")
+    gone = await asyncio.to_thread(plain_alembic, "downgrade", "a7c39e15d042", url=filled)
+    assert gone.returncode == 0, gone.stderr
+    assert "passed_seqs" not in schema_of(filled)
+
+
 @pytest.mark.slow
 async def test_nothing_is_dropped_unasked(filled: str) -> None:
     """Neither by a call nor by plain Alembic, which says how it is asked for."""
     before = await snapshot(filled)
     with pytest.raises(InputError, match=r"nothing was changed.*4 messages"):
         await downgrade(filled, drop=False)
-    for revision in ("-1", "base", "memory_sql@base"):
+    for revision in (f"-{len(HISTORY)}", "base", "memory_sql@base"):
         refused = await asyncio.to_thread(plain_alembic, "downgrade", revision, url=filled)
         assert refused.returncode != 0
         assert "this would delete everything that is remembered" in refused.stderr

@@ -64,9 +64,9 @@ async def filled(database_url: str) -> str:
     return database_url
 
 
-def test_new_migration_follows_the_first_one_and_waits_for_no_lock(second: Path) -> None:
+def test_new_migration_follows_the_newest_one_and_waits_for_no_lock(second: Path) -> None:
     history = list(ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions())
-    assert [script.revision for script in history] == [SECOND, REVISION]
+    assert [script.revision for script in history[:2]] == [SECOND, REVISION]
     assert second.read_text().count("    op.execute(LOCK_TIMEOUT)\n") == 2
     assert migrate.head() == SECOND
 

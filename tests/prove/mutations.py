@@ -985,6 +985,9 @@ MUTATIONS = (
     Mutation("guidelines: learnt of what has gone", (Change(
         "if lines(await ActionRepository(unit).tallies(agent_key)) != found.lines:", "if False:",
     ),), GUIDELINES),
+    Mutation("forgetting: a text keeps words of what it left waiting", (Change(
+        "passed_seqs=sorted(decided.waits),", "passed_seqs=[],",
+    ),), ("tests/integration/test_shown_and_waiting.py",)),
     Mutation("edits: what was out of sight is back", (Change("if one.number in protected:", "if False:"),), EDITS),
     Mutation("edits: the first text of a call counts", (Change("last[one.id] == place", "True"),), EDITS),
     Mutation("requests: what others have said since is erased", (Change(

@@ -74,7 +74,7 @@ GONE = """
     WHERE a.agent_id = :agent AND c.conversation_id = :session AND m.number <= c.formed_number AND m.content IS NULL
 """
 GAVE_WAY = """
-    SELECT FROM memory.observation_states t
+    SELECT t.seq FROM memory.observation_states t
     JOIN memory.agents a USING (agent_key)
     JOIN memory.observations o ON (o.agent_key, o.scope_id, o.seq) = (t.agent_key, t.scope_id, t.superseded_by)
     WHERE a.agent_id = :agent AND o.content = :fact

@@ -400,6 +400,9 @@ class ConsolidationRow(Base):
         comment="Observations that only repeated another: newer, older (seq).",
         info={"text": "constant"},
     )
+    passed_seqs: Mapped[list[int]] = column(
+        "Observations that it was shown and left waiting; some of their words may be in it.", server_default=NO_NUMBERS
+    )
 
     scope: Mapped[ScopeRow] = related()
     run: Mapped[RunRow | None] = related()

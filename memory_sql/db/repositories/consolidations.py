@@ -117,8 +117,8 @@ class ConsolidationRepository:
     ) -> bool:
         """Makes `text` the scope's text, releases the lease and ends the run; returns whether anything is still pending.
 
-        `text`: content, words, to_seq, extra_seqs, contradictions, repetitions, suspects, prompt_version and reason. All in
-        one statement. Raises `StaleError` if the lease, version or epoch has changed, or the run was ended.
+        `text`: content, words, to_seq, extra_seqs, passed_seqs, contradictions, repetitions, suspects, prompt_version and
+        reason. All in one statement. Raises `StaleError` if the lease, version or epoch has changed, or the run was ended.
         """
         given = _named(
             _of(state) | cost(usage) | text,
@@ -470,6 +470,9 @@ def _commit() -> Any:
     return select(committed.c.waits, select(ended.c.run_id).scalar_subquery().label("ended")).add_cte(added)
 
 
-_VERSION_GIVEN = "to_seq extra_seqs contradictions repetitions content words model prompt_version reason run_id".split()
+_VERSION_GIVEN = (
+    *("to_seq", "extra_seqs", "passed_seqs", "contradictions", "repetitions"),
+    *("content", "words", "model", "prompt_version", "reason", "run_id"),
+)
 _RUN_GIVEN = "to_seq model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
 _BEGIN, _COMMIT = _begin(), _commit()

@@ -19,8 +19,8 @@ EXECUTE FUNCTION memory.refuse_change();
 CREATE OR REPLACE TRIGGER consolidations_never_change
 BEFORE UPDATE ON memory.consolidations
 FOR EACH ROW WHEN (
-    (OLD.version, OLD.base, OLD.from_seq, OLD.to_seq, OLD.extra_seqs, OLD.content, OLD.created_at)
-    IS DISTINCT FROM (NEW.version, NEW.base, NEW.from_seq, NEW.to_seq, NEW.extra_seqs, NEW.content, NEW.created_at)
+    (OLD.version, OLD.base, OLD.from_seq, OLD.to_seq, OLD.extra_seqs, OLD.passed_seqs, OLD.content, OLD.created_at)
+    IS DISTINCT FROM (NEW.version, NEW.base, NEW.from_seq, NEW.to_seq, NEW.extra_seqs, NEW.passed_seqs, NEW.content, NEW.created_at)
 )
 EXECUTE FUNCTION memory.refuse_change();
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from memory_sql.consolidation.replacing import FEWEST, tells_apart, within_bounds
+from memory_sql.consolidation.replacing import FEWEST, says_the_same, tells_apart, within_bounds
 from memory_sql.db import Session
 from memory_sql.db.repositories.overtaking import Authors, OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
@@ -58,6 +58,24 @@ async def bounded(
     if len(contradictions) <= FEWEST:
         return contradictions
     return within_bounds(contradictions, await StateRepository(session).count_active(scope))
+
+
+async def standing_behind(
+    session: Session, scope: ScopeState, same_as: Mapping[int, int], contents: Mapping[int, str]
+) -> Mapping[int, int]:
+    """Those that may stand behind the older one that `same_as` names: of somebody else's words only what says all of them.
+
+    From then on the older one counts as said by both. Who says a part of it would vouch for the rest, and a long sentence of
+    one person would take the place of many of others.
+    """
+    if scope.kind == "individual" or not same_as:
+        return same_as
+    authors = await OvertakingRepository(session).authors(scope, {*same_as, *same_as.values()})
+    return {
+        newer: older
+        for newer, older in same_as.items()
+        if not _overtakes_others(authors[newer], authors[older]) or says_the_same(contents[older], contents[newer])
+    }
 
 
 def _within_a_day(

@@ -25,7 +25,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
 from memory_sql.consolidation.accounting import Account, Spent, size_of, too_much_lost
 from memory_sql.consolidation.answers import NumberedText
-from memory_sql.consolidation.bounding import bounded
+from memory_sql.consolidation.bounding import bounded, standing_behind
 from memory_sql.consolidation.checks import accounted_for, checked_text, kept_of, nothing_new, refused_as
 from memory_sql.consolidation.draining import A_WEEK, drained
 from memory_sql.consolidation.keeping import Kept, allowed
@@ -270,6 +270,7 @@ async def _write(
     older = {item.older: item.newer for item in contradictions if item.older is not None and not item.held}
     named = {item.newer: item.older for item in decided.replaced.repetitions}
     same_as = await states.repeating(scope, named) if named else {}
+    same_as = await standing_behind(session, scope, same_as, loaded.shown.contents)
     refused = decided.replaced.refused + Counter(not_the_same=len(named) - len(same_as))
     threshold = settings.consolidation_threshold
     parts = await keep_parts(session, scope, contradictions, settings, now)

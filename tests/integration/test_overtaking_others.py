@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY
-from tests.fakes import Scripted
+from tests.fakes import Scripted, extracted
 from tests.integration.test_consolidation_replacing import answer, consolidated, known, observed, shown, statuses
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -201,3 +202,62 @@ async def test_what_a_person_decides_while_the_model_writes_waits_for_a_person(
     assert (review.kind, review.says) == ("contradiction", "Mia drinks coffee.")
     assert list(await memory.admin.verify()) == []
     assert len(await rows(memory, "SELECT 1 FROM memory.consolidations")) == 2
+
+
+FACTS = (
+    "the gate is locked at ten",
+    "Anna keeps the spare keys",
+    "the alarm starts at eleven",
+    "the cellar floods in March",
+)
+RUMOUR = f"It is only an old rumour, and false, that {', that '.join(FACTS[:-1])}, and that {FACTS[-1]}."
+
+
+@pytest.mark.parametrize("author", ["eve", "mia"])
+async def test_a_long_sentence_takes_nobody_elses_place(memory: Memory, llm: Scripted, author: str) -> None:
+    """What says a part of it repeats it where the same person has said it, who vouches for the rest; it stays otherwise."""
+    said = await memory.observe(RUMOUR, **CREW, user_id=author, observed_at=MONDAY)
+    await consolidated(memory, llm, said.scope.key, RUMOUR)
+    for n, fact in enumerate(FACTS):
+        at = MONDAY + timedelta(days=1, minutes=n)
+        await memory.observe(f"{fact[0].upper()}{fact[1:]}.", **CREW, user_id="mia", observed_at=at)
+    named = [(f"n{n}", "k1") for n in range(1, len(FACTS) + 1)]
+    await consolidated(memory, llm, said.scope.key, answer(RUMOUR, same_as=named))
+    of_others = await rows(memory, "SELECT count(*) FROM memory.evidence WHERE repeated_seq IS NOT NULL")
+    assert (len(await statuses(memory)), of_others) == ((0, [(0,)]) if author == "eve" else (4, [(4,)]))
+
+
+async def test_who_says_all_of_it_stands_behind_it(memory: Memory, llm: Scripted) -> None:
+    said = await memory.observe("The gate is locked at ten.", **CREW, user_id="eve", observed_at=MONDAY)
+    await consolidated(memory, llm, said.scope.key, "The gate is locked at ten.")
+    for user, day in (("mia", 1), ("jonas", 2)):
+        await memory.observe(
+            "At ten the gate is locked!", **CREW, user_id=user, observed_at=MONDAY + timedelta(days=day)
+        )
+    await consolidated(memory, llm, said.scope.key, answer("The gate is locked at ten.", same_as=[("n1", "k1")]))
+    assert list((await statuses(memory)).values()) == [1]
+
+
+async def test_what_a_formation_that_began_before_says_again_meanwhile_stays(memory: Memory, llm: Scripted) -> None:
+    said = await memory.observe("Mia drinks tea.", **MIA, observed_at=MONDAY)
+    await consolidated(memory, llm, said.scope.key, "Mia drinks tea.")
+    await memory.observe("Mia drinks coffee.", **MIA, observed_at=MONDAY + timedelta(days=1))
+    await memory.add([{"id": "1", "role": "user", "content": "I still drink tea."}], **MIA, conversation_id="talk")
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def extract(request: Request[Any]) -> str:
+        begun.set()
+        await goes_on.wait()
+        return extracted(("Mia drinks tea.", "individual", [1]))
+
+    async def tell(_: Request[Any]) -> str:
+        goes_on.set()
+        await forming
+        return answer("Mia drinks coffee.", [("n1", "k1", "tea", "coffee")])
+
+    llm.then(extract)
+    forming = asyncio.create_task(memory.conversations.form(**ADA, conversation_id="talk"))
+    await begun.wait()
+    llm.then(tell)
+    done = await memory.scopes.consolidate(**ADA, scope_id=said.scope.id)
+    assert (done.superseded, len(await memory.work.reviews(**ADA))) == (0, 1)

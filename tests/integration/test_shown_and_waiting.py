@@ -58,7 +58,7 @@ async def told(memory: Memory, llm: Scripted, text: str) -> tuple[str, str]:
     waits = await memory.observe(LONG, **MIA, observed_at=MONDAY + timedelta(days=1, minutes=1))
     llm.then(json.dumps({"text": text}))
     made = await memory.scopes.consolidate(**ADA, scope_id=one.scope.id)
-    assert (made.absorbed, "twins" in made.content) == (1, True)
+    assert (made.absorbed, "twins" in (made.content or "")) == (1, True)
     return one.scope.id, waits.id
 
 

@@ -86,7 +86,7 @@ class OvertakingRepository:
     ) -> set[int]:
         """Those of which a person has decided something since then, and older ones said again after this run had begun.
 
-        Again by what another run found, or by somebody's own statement.
+        Again by what another run found, which may have begun sooner, or by somebody's own statement.
 
         A legal hold that was placed or ended meanwhile may concern each of them.
         """
@@ -97,7 +97,7 @@ class OvertakingRepository:
             _v.created_at > since,
         )
         about = select(_v.seq).where(*by_people, in_scope(_v, scope), among(_v.seq, seqs))
-        stated = and_(_e.run_id.is_(None), _e.said_at.is_not(None), _e.created_at > since)
+        stated = and_(_e.said_at.is_not(None), _e.created_at > since)
         again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, older), or_(_e.run_id > run_id, stated))
         decided = set(await self._session.scalars(union(about, again)))
         holds = select(func.count()).select_from(_v).where(*by_people, _v.kind == "hold")

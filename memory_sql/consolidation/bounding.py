@@ -61,8 +61,8 @@ async def bounded(
 
 
 async def standing_behind(
-    session: Session, scope: ScopeState, same_as: Mapping[int, int], contents: Mapping[int, str]
-) -> Mapping[int, int]:
+    session: Session, scope: ScopeState, same_as: dict[int, int], contents: Mapping[int, str]
+) -> dict[int, int]:
     """Those that may stand behind the older one that `same_as` names: of somebody else's words only what says all of them.
 
     From then on the older one counts as said by both. Who says a part of it would vouch for the rest, and a long sentence of

@@ -26,6 +26,7 @@ FEW = 3  # a sentence with fewer telling words says nothing that could be made u
 SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sentences each has two thirds
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
 TOLD_AT_ALL = 1 / 4
+MERGED = 4  # sentences of the old text that one of the new text may tell, besides itself
 FEW_WORDS = 4  # a line with fewer may stand under several headings
 LONGEST_WORD = 12  # characters per word, on average
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
@@ -101,6 +102,8 @@ def kept(
         return Kept(text, passed_over)
     stand = {n for n, problem in enumerate(problems) if problem is None}
     old = _put_back(told, stand, current, whose)
+    if is_compared and len(stand) < len(parts):  # what has gone is no counterpart
+        silent = untold(current, [told[n] for n in sorted(stand)], whose, explained)
     instead = {place: len(some) for place, some in old.items()}
     unsaid = set(range(len(parts))) - stand
     for n in _beyond(parts, told, stand, old, new, max_words):
@@ -163,18 +166,26 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
     """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
 
     Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number. One
-    that has none of its own is told by what has all of its words.
+    that has none of its own is told by what has all of its words. One sentence tells no more than `MERGED`.
     """
-    called = pieces(whose)
-    old = [(telling(sentence) | saying(sentence)) - called for sentence in sentences(current or "")]
-    counts, found = Counter(word for words in old for word in words), list[int]()
+    called, before = pieces(whose), sentences(current or "")
+    old = [(telling(sentence) | saying(sentence)) - called for sentence in before]
+    counts, found, tells = Counter(word for words in old for word in words), list[int](), Counter[int]()
     for n, words in enumerate(old):
-        own = [word for word in words if counts[word] == 1]
-        if n + 1 in explained or not words or any(words <= there for there in told):
+        if n + 1 in explained or not words or pieces(before[n]) in told:
             continue
+        own = [word for word in words if counts[word] == 1]
         least = LOST if own else 1
-        if all(share_among(words, there) < least or share_among(own, there) < LOST for there in told):
+        by = [
+            k
+            for k, there in enumerate(told)
+            if words <= there or (share_among(words, there) >= least and share_among(own, there) >= LOST)
+        ]
+        one = min(by, key=lambda k: tells[k], default=None)
+        if one is None or tells[one] == MERGED:
             found.append(n)
+        else:
+            tells[one] += 1
     return found
 
 

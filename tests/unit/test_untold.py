@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from memory_sql.consolidation.keeping import untold
+from memory_sql.consolidation.keeping import kept, untold
+from memory_sql.domain.scopes import PendingObservation
 from memory_sql.languages import wording
 from memory_sql.languages.text import sentences
 from memory_sql.languages.wording import is_among, pieces
@@ -85,3 +88,48 @@ def test_the_text_beside_many_claims_is_looked_at_once(monkeypatch: pytest.Monke
     around = " ".join(SAID[:100])
     assert {language_of(f"Server {n} runs Postgres 18.", around) for n in range(20)} == {"english"}
     assert texts.count(around) == 1
+
+
+FACTS = [f"{who} {what}." for who, what in zip(
+    ("Anna", "Ben", "Cid", "Dot", "Eve", "Finn", "Gus", "Hal", "Ida"),
+    ("keeps the spare keys", "waters the ferns", "locks the gate at ten", "feeds the pigeons", "paints the fence",
+     "mends the bicycles", "orders the coal", "sweeps the yard", "tunes the piano"),
+    strict=True,
+)]  # fmt: skip
+
+
+def test_one_sentence_tells_four_others_and_itself() -> None:
+    rumour = f"It is an old rumour that {', that '.join(fact[:-1] for fact in FACTS)}."
+    assert len(untold(" ".join(FACTS), told([rumour]), "mia", ())) == len(FACTS) - 4
+    assert len(untold(" ".join([*FACTS, rumour]), told([rumour]), "mia", ())) == len(FACTS) - 4
+    merged = [f"{', and '.join(fact[:-1] for fact in FACTS[n : n + 3])}." for n in range(0, len(FACTS), 3)]
+    assert untold(" ".join(FACTS), told(merged), "mia", ()) == []
+
+
+PERSON = (
+    "Mia works as a nurse at the Kramer clinic in Linz. She lives with her partner Tom and two cats. She is allergic to"
+    " peanuts. On Tuesdays she rows with the crew of the red boat. She prefers green tea to coffee in the morning. She reads"
+    " crime novels by Tana French."
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("She reads crime novels by Tana French.", "She owns 57 crime books, most of them French.", "figures"),
+        (
+            "She reads crime novels by Tana French.",
+            "French crime thrillers delight this avid bookworm constantly.",
+            None,
+        ),
+        ("She lives with her partner Tom and two cats.", "Tom has shared 17 cats with her for years.", "figures"),
+    ],
+)
+def test_a_sentence_stays_where_its_counterpart_is_left_out(old: str, new: str, problem: str | None) -> None:
+    def problems_of(parts: Sequence[str]) -> list[str | None]:
+        return [problem if part.strip() == new else None for part in parts]
+
+    lamp = PendingObservation(1, "Mia bought a lamp.", datetime(2026, 3, 2, tzinfo=UTC))
+    text = f"{PERSON.replace(old, new)} {lamp.content}"
+    found = kept(text, PERSON, [lamp], (), "mia", 400, problems_of)
+    assert (old in found.text, new in found.text) == (True, False)

@@ -27,8 +27,9 @@ _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _OF_WORDS = re.compile(r"[^\W_]")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # punctuation that ends sentences in scripts without spaces
-_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # in scripts with spaces: white space must follow
-_CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
+# In scripts with spaces, where white space must follow; also Ethiopic, Armenian, Khmer and Burmese ones.
+_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965\u1362\u0589\u17d4\u104b"
+_CLOSING = r"\u201c\u201d\u2018\u2019\u300d\u300f\uff09\u00bb\"')\]"
 QUESTION = r"[?\uFF1F\u061F]\W*$"  # the end of one, for Python and Postgres; also fullwidth, and Arabic
 _SENTENCE_END = re.compile(
     rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"

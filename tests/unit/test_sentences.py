@@ -61,6 +61,22 @@ def test_sentences_that_end_stay_apart(text: str) -> None:
     assert len(sentences(text)) == text.count(".")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ሚያ ሻይ ትጠጣለች። ቶም ቡና ይጠጣል።",
+        "Միան թեյ է խմում։ Թոմը սուրճ է խմում։",
+        "មីយ៉ាផឹកតែ។ ថមផឹកកាហ្វេ។",
+        "မီယာ လက်ဖက်ရည်သောက်သည်။ တွမ် ကော်ဖီသောက်သည်။",
+        "Er sagte: „Das Tor ist zu.“ Sie ging heim.",
+        "Er sagte: ‚Das Tor ist zu.‘ Sie ging heim.",
+        "He left. “The gate is shut,” she said.",
+    ],
+)
+def test_other_scripts_and_quotes_end_sentences_too(text: str) -> None:
+    assert len(sentences(text)) == 2
+
+
 def marked(half: str) -> list[str]:
     lines = (Path(__file__).parent / "cut.txt").read_text("utf-8").splitlines()
     return [text for kind, _, text in (line.split("\t") for line in lines if line[0] != "#") if kind == half]

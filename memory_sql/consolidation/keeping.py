@@ -27,6 +27,7 @@ SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sente
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
 TOLD_AT_ALL = 1 / 4
 MERGED = 4  # sentences of the old text that one of the new text may tell, besides itself
+LONG, MOST = 30, 3 / 4  # telling words of a sentence; the share of a longer one that has to be told
 FEW_WORDS = 4  # a line with fewer may stand under several headings
 LONGEST_WORD = 12  # characters per word, on average
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
@@ -166,13 +167,17 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
     """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
 
     Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number. One
-    that has none of its own is told by what has all of its words. One sentence tells no more than `MERGED`.
+    that has none of its own is told by what has all of its words. One sentence tells no more than `MERGED`. A long one, as of
+    a text without full stops, is told by most of its words, wherever these stand.
     """
     called, before = pieces(whose), sentences(current or "")
     old = [(telling(sentence) | saying(sentence)) - called for sentence in before]
     counts, found, tells = Counter(word for words in old for word in words), list[int](), Counter[int]()
     for n, words in enumerate(old):
         if n + 1 in explained or not words or pieces(before[n]) in told:
+            continue
+        if len(words) > LONG:
+            found += [n] if share_among(words, frozenset[str]().union(*told)) < MOST else []
             continue
         own = [word for word in words if counts[word] == 1]
         least = LOST if own else 1

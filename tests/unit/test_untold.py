@@ -133,3 +133,33 @@ def test_a_sentence_stays_where_its_counterpart_is_left_out(old: str, new: str, 
     text = f"{PERSON.replace(old, new)} {lamp.content}"
     found = kept(text, PERSON, [lamp], (), "mia", 400, problems_of)
     assert (old in found.text, new in found.text) == (True, False)
+
+
+THAI = (
+    "มีอาทำงานเป็นพยาบาลที่คลินิกในลินซ์", "เธออยู่กับทอมและแมวสองตัว", "แพ้ถั่วลิสงและไม่กินเนื้อสัตว์", "ทุกวันอังคารพายเรือกับทีม",
+    "ชอบชาเขียวมากกว่ากาแฟดำ", "อ่านนิยายสืบสวนก่อนนอน", "พี่สาวย้ายไปกราซเมื่อปีก่อน", "กำลังเรียนภาษาสเปนตอนเย็น",
+)  # fmt: skip
+CHINESE = (
+    "米娅在林茨的诊所当护士", "与汤姆和两只猫同住", "对花生过敏也不吃肉", "每周二跟红船队划桨", "早晨喜欢绿茶胜过咖啡",
+    "睡前读侦探小说", "姐姐去年搬到格拉茨", "晚上学习西班牙语", "攒钱想买一栋房子", "害怕高处和蜘蛛",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "mark"),
+    [
+        (THAI, " "),
+        (CHINESE, "，"),
+        (CHINESE, "；"),
+        ([*FACTS, *sentences(PERSON)], "; "),
+        ([*FACTS, *sentences(PERSON)], " • "),
+    ],
+    ids=["thai", "chinese commas", "chinese semicolons", "semicolons", "bullets"],
+)
+def test_a_text_without_full_stops_cant_lose_half_in_silence(facts: Sequence[str], mark: str) -> None:
+    said = [fact.rstrip(".") for fact in facts]
+    whole = mark.join(said)
+    assert len(sentences(whole)) == 1
+    assert untold(whole, told([mark.join(said[: len(said) // 2]), "Mia bought a lamp."]), "mia", ()) == [0]
+    assert untold(whole, told([mark.join(said[::-1]), "Mia bought a lamp."]), "mia", ()) == []
+    assert untold(whole, told([*said, "Mia bought a lamp."]), "mia", ()) == []

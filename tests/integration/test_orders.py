@@ -161,6 +161,18 @@ WORLDS = {
         ),
         (("forget", "user", "ben"), ("forget", "conversation", 1)),
     ),
+    "the same again after what had overtaken it": Plan(
+        (
+            ("state", "ben", "crew", FREEZER, True),
+            ("say", "cid", "crew", FREEZER_AGAIN),
+            ("say", "cid", "crew's", ("freezer", "blue", 0)),
+            ("state", "ben", "own", FREEZER_AGAIN, True),
+            *(("tell",), ("spread",)) * 2,
+            ("state", "cid", "crew", FREEZER, False),
+            ("tell",),
+        ),
+        (("forget", "observation", 1), ("forget", "observation", 6)),
+    ),
     "claims": Plan(
         (
             *(("say", user, "own", fact) for user in ("ann", "ben", "cid") for fact in (GREY, FREEZER)),

@@ -229,7 +229,7 @@ class StateRepository:
         tied: bool = False,
         **cause: Any,
     ) -> tuple[list[int], list[int], bool]:
-        """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
+        """Rule 9: of several that are the same only the newest is active, one that is active already among them.
 
         Nor does a value of a fact come back beside one to which it gives way (`giving_way`), nor what wasn't superseded
         (`status` None: not active for the sake of its sources) beside what has superseded it meanwhile. It is then
@@ -259,12 +259,13 @@ class StateRepository:
         behind = [row.seq for row in before.values() if row.left and not row.late]
         candidates = [(row.seq, row.content_hash) for row in before.values() if not (row.late or row.left)]
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
-        back, likes = _sort_out(candidates, taken)
+        back, likes, twins = _sort_out(candidates, taken)
         values = [(scope.scope_id, seq) for seq in back if before[seq].fact_key is not None]
         overtaken = await self.giving_way(scope.agent_key, values)
         newer = late | {key[1]: overtaken[key] for key in values if key in overtaken}
         older = {seq: by for (_, seq), by in overtaken.items() if seq not in newer}
         back = [seq for seq in back if seq not in newer]
+        older |= {seq: by for seq, by in twins.items() if by not in newer}
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), among(_t.seq, back))
@@ -388,17 +389,20 @@ def _is_state(t: Any, scope: ScopeState) -> ColumnElement[bool]:
 
 def _sort_out(
     candidates: Iterable[tuple[int, bytes | None]], active: Mapping[bytes, int]
-) -> tuple[list[int], dict[int, int]]:
-    """Which of `(seq, content_hash)`, newest first, may be active beside those, and for the others their duplicate."""
-    back, likes, taken = list[int](), dict[int, int](), dict(active)
+) -> tuple[list[int], dict[int, int], dict[int, int]]:
+    """Which of `(seq, content_hash)`, newest first, may be active, for the others their duplicate, and for what is active and
+    older than its duplicate that one.
+    """
+    back, likes, gives_way, taken = list[int](), dict[int, int](), dict[int, int](), dict(active)
     for seq, digest in candidates:
-        if digest is not None and digest in taken:
+        if digest is not None and taken.get(digest, -1) > seq:
             likes[seq] = taken[digest]
             continue
         back.append(seq)
         if digest is not None:
+            gives_way |= {taken[digest]: seq} if digest in taken else {}
             taken[digest] = seq
-    return back, likes
+    return back, likes, gives_way
 
 
 def that_give_way(values: Sequence[Any]) -> dict[tuple[int, int], int]:

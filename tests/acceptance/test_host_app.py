@@ -201,6 +201,7 @@ async def test_downgrade_of_the_host_takes_no_memory_along_unasked(branch: str, 
 
     with pytest.raises(DBAPIError, match="this would delete everything that is remembered"):
         await go_down()
+    await alembic("branch", "upgrade", "heads", url=branch)  # the newest may lose nothing, and go
     async with Memory(branch, Scripted()) as memory:
         assert len(await memory.observations.list(**MIA)) == 1
 

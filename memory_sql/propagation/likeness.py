@@ -34,6 +34,15 @@ def same_claim(a: str, b: str) -> float:
     return max(jaccard, CONTAINED) if shared == least >= 2 else jaccard
 
 
+def supports(other: str, claim: str) -> bool:
+    """Whether somebody who says the one says the other: it claims the same, and leaves out little of it.
+
+    What says the same and more supports a shorter claim; who has said a part of a claim doesn't vouch for the rest.
+    """
+    said, there = claim_of(claim[:MAX_CHARACTERS]).words, claim_of(other[:MAX_CHARACTERS]).words
+    return same_claim(other, claim) >= ALIKE and len(said & there) >= ALIKE * len(said)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Stems of the content words, the capitalized ones among them, figures and dates, and the number of negations.
@@ -58,6 +67,17 @@ def ungrounded(text: str, sources: Sequence[str]) -> str | None:
         return "ungrounded"
     grounded = any(_stems_from(own, claim) for claim in claims)
     return None if grounded else "ungrounded"
+
+
+def borrows(text: str, source: str, also: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether a rewrite has content words that another claim of the same call has and its own doesn't.
+
+    `also`: how others say the same; what two of these say isn't one person's addition.
+    """
+    told = [claim_of(one).words for one in also]
+    theirs = frozenset().union(*told, *(claim_of(one).words for one in others))
+    shared = {word for n, one in enumerate(told) for other in told[n + 1 :] for word in one & other}
+    return not (claim_of(text).words & theirs) <= _all_stems([source]) | shared
 
 
 def _stems_from(own: Claim, source: Claim) -> bool:

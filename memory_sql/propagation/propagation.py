@@ -35,6 +35,7 @@ from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation import rules
 from memory_sql.propagation.answers import Decision
 from memory_sql.propagation.judge import ask_judge
+from memory_sql.propagation.likeness import borrows
 from memory_sql.propagation.offers import Decided, Loaded, Names, Offer, Verdict, aliases_of, sources_of, task
 from memory_sql.propagation.screening import Screening, sharing_of
 from memory_sql.propagation.store import Store
@@ -199,12 +200,18 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
 
 
 def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: Settings) -> Verdict:
-    """The model may refuse. If it agrees, the text that it proposes must still pass the rules."""
+    """The model may refuse. If it agrees, the text that it proposes must still pass the rules; one that has words of another
+    claim that it was shown isn't taken, but the claim's own words.
+    """
     if decision is None:
         return Verdict(offer, "refused", "unanswered")
     if decision.refusal is not None:
         return Verdict(offer, "refused", decision.refusal)
     text = without_contact(one_line(clean(as_written(decision.text))[0]))
+    also = [item.content for item in offer.supports]
+    others = [source.content for other in loaded.offers for source in other.sources if source not in offer.sources]
+    if borrows(text, offer.source.content, also, others):
+        text = one_line(offer.source.content)
     may_name = offer.target.group_id in settings.propagation_names_in
     names, sources = loaded.names, [item.content for item in offer.sources]
     leak = rules.leaks(text, names=names.people, things=names.things, sources=sources, may_name=may_name)

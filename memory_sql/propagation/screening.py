@@ -90,7 +90,7 @@ class Screening:
         return await self.repository.people(keys, self.settings.propagation_new_user_days)
 
     async def _alike(self, said: Shareable) -> tuple[Shareable, ...]:
-        """Other people's observations that claim the same, by rule: a model's opinion doesn't count.
+        """Other people's observations that claim the same, all of it, by rule: a model's opinion doesn't count.
 
         `said` and they are compared before contact data is cut: otherwise different addresses would look the same.
         """
@@ -107,8 +107,7 @@ class Screening:
         return tuple(
             other
             for other in others
-            if likeness.same_claim(source.content, other.content) >= likeness.ALIKE
-            and rules.withheld(other.content) is None
+            if likeness.supports(other.content, source.content) and rules.withheld(other.content) is None
         )
 
 

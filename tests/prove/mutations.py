@@ -1018,6 +1018,18 @@ MUTATIONS = (
     Mutation("contact: a dot or a dash tells nothing", (Change(
         'return plain if "@" in plain else re.sub', "return re.sub",
     ),), ("tests/unit/test_other_contact.py",)),
+    Mutation("likeness: who says a part vouches for the rest", (Change(
+        " and len(said & there) >= ALIKE * len(said)", "",
+    ),), ("tests/integration/test_vouching.py",)),
+    Mutation("judge: its wording has words of another claim", (Change("    if borrows(text", "    if False and borrows(text"),), (
+        "tests/integration/test_vouching.py",
+    )),
+    Mutation("same_as: a part of it stands behind somebody else's sentence", (Change(
+        "if not _overtakes_others(authors[newer], authors[older]) or says_the_same", "if True or says_the_same",
+    ),), OTHERS),
+    Mutation("texts: what is left out is a counterpart", (Change(
+        "if is_compared and len(stand) < len(parts):  # what", "if False:  # what",
+    ),), ("tests/unit/test_untold.py",)),
     Mutation("likeness: two values of one thing are one claim", (Change(
         "or _differ_in_one_place(one.order, other.order)", "",
     ),), ("tests/unit/test_screening.py",)),

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.queries.personal_rows import PersonalRows, Rows
+from memory_sql.db.queries.personal_rows import Part, PersonalRows
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.domain.exports import ExportHeader, ExportLine
@@ -27,7 +27,7 @@ async def export_of(session: AsyncSession, agent_id: str, user_id: str, now: dat
         raise NotFoundError("agent", agent_id)
     ids = await AliasRepository(session, agent_key).user_ids(user_id)
     parts = PersonalRows(agent_id, agent_key, ids).parts()
-    counts = {name: await _count(session, part.rows) for name, part in parts.items()}
+    counts = {name: await _count(session, part) for name, part in parts.items()}
     yield ExportHeader(agent_id=agent_id, user_id=user_id, user_ids=tuple(ids), exported_at=now, counts=counts)
     for part in parts.values():
         found = await session.stream(part.rows.execution_options(yield_per=BATCH))
@@ -35,6 +35,6 @@ async def export_of(session: AsyncSession, agent_id: str, user_id: str, now: dat
             yield part.line(row)
 
 
-async def _count(session: AsyncSession, rows: Rows) -> int:
-    counted = rows.order_by(None).subquery()
-    return await session.scalar(select(func.count()).select_from(counted)) or 0
+async def _count(session: AsyncSession, part: Part) -> int:
+    counted = part.rows.order_by(None) if part.counted is None else part.counted
+    return await session.scalar(select(func.count()).select_from(counted.subquery())) or 0

@@ -1,49 +1,52 @@
-"""What an export says of an observation besides itself: how often it was used, what was thought of it, and its links."""
+"""What an export says of an observation besides itself: how often it was used, what was thought of it, and its links.
+
+Each is a value of `o`, the observation's row.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import and_, func, select
+from typing import Any
+
+from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import (
-    LinkRow,
-    ObservationFeedbackRow,
-    ObservationRetrievalRow,
-    ObservationRow,
-    ObservationStateRow,
-)
-
-_o = ObservationRow
-
-_counts = (
-    select(ObservationRetrievalRow.surface, func.sum(ObservationRetrievalRow.times).label("times"))
-    .where(*(getattr(ObservationRetrievalRow, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .group_by(ObservationRetrievalRow.surface)
-    .correlate(_o)
-    .subquery("counts")
-)
-RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
-
-_f = ObservationFeedbackRow
-_of_day = func.jsonb_build_object("day", _f.day, "total", _f.total, "times", _f.times)
-FEEDBACK = (
-    select(func.jsonb_agg(_of_day).aggregate_order_by(_f.day))
-    .where(*(getattr(_f, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .correlate(_o)
-    .scalar_subquery()
-)
+from memory_sql.db.models import LinkRow, ObservationFeedbackRow, ObservationRetrievalRow, ObservationStateRow
 
 
-_l, _to = LinkRow, aliased(ObservationStateRow)
-_link = func.jsonb_build_object(
-    *("to_id", func.concat("o", _l.scope_id, "-", _l.to_seq), "kind", _l.kind, "label", _l.label),
-    *("confidence", _l.confidence, "created_at", _l.created_at, "reinforced_at", _l.reinforced_at),
-)
-LINKS = (
-    select(func.jsonb_agg(_link).aggregate_order_by(_l.to_seq, _l.kind, _l.label))
-    .outerjoin(_to, and_(_to.agent_key == _l.agent_key, _to.scope_id == _l.scope_id, _to.seq == _l.to_seq))
-    .where(*(getattr(_l, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .where(_to.withdrawn_by.is_(None))
-    .correlate(_o)
-    .scalar_subquery()
-)
+def retrieved(o: Any) -> Any:
+    r = ObservationRetrievalRow
+    counts = (
+        select(r.surface, func.sum(r.times).label("times"))
+        .where(*_is_of(r, o))
+        .group_by(r.surface)
+        .correlate(o)
+        .subquery("counts")
+    )
+    return select(func.jsonb_object_agg(counts.c.surface, counts.c.times)).correlate(o).scalar_subquery()
+
+
+def feedback(o: Any) -> Any:
+    f = ObservationFeedbackRow
+    of_day = func.jsonb_build_object("day", f.day, "total", f.total, "times", f.times)
+    return select(func.jsonb_agg(of_day).aggregate_order_by(f.day)).where(*_is_of(f, o)).correlate(o).scalar_subquery()
+
+
+def links(o: Any) -> Any:
+    k, to = LinkRow, aliased(ObservationStateRow)
+    link = func.jsonb_build_object(
+        *("to_id", func.concat("o", k.scope_id, "-", k.to_seq), "kind", k.kind, "label", k.label),
+        *("confidence", k.confidence, "created_at", k.created_at, "reinforced_at", k.reinforced_at),
+    )
+    withdrawn = select(to.seq).where(
+        to.agent_key == k.agent_key, to.scope_id == k.scope_id, to.seq == k.to_seq, to.withdrawn_by.is_not(None)
+    )
+    return (
+        select(func.jsonb_agg(link).aggregate_order_by(k.to_seq, k.kind, k.label))
+        .where(*_is_of(k, o), ~withdrawn.offset(0).exists())  # each by its key
+        .correlate(o)
+        .scalar_subquery()
+    )
+
+
+def _is_of(row: Any, o: Any) -> list[Any]:
+    return [getattr(row, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")]

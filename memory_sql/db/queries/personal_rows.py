@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, and_, case, cast, false, func, or_, select, true, tuple_
+from sqlalchemy import Select, Text, and_, case, cast, false, func, or_, select, true, tuple_
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import (
@@ -34,7 +34,8 @@ from memory_sql.db.models import (
     UserAliasRow,
     columns_of,
 )
-from memory_sql.db.queries.personal_counts import FEEDBACK, LINKS, RETRIEVED
+from memory_sql.db.queries.personal_counts import feedback, links, retrieved
+from memory_sql.db.queries.personal_keys import KEY, SCOPE, PersonalKeys, source_of
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,
@@ -56,19 +57,18 @@ from memory_sql.domain.exports import (
     ExportLine,
     export_uuid,
 )
-from memory_sql.domain.ids import observation_id, owner_key
+from memory_sql.domain.ids import observation_id
 
 Rows = Select[*tuple[Any, ...]]
-
-_SCOPE: tuple[Any, ...] = (ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, ScopeRow.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one type, in order, and how a row becomes a line."""
+    """The rows of one type, in order, and how a row becomes a line. `counted`: a cheaper query for as many."""
 
     rows: Rows
     line: Callable[[Any], ExportLine]
+    counted: Rows | None = None
 
 
 class PersonalRows:
@@ -76,16 +76,9 @@ class PersonalRows:
 
     def __init__(self, agent_id: str, agent_key: int, ids: Sequence[str]) -> None:
         self._agent_id = agent_id
-        self._agent_key = agent_key
         self._ids = list(ids)
-        self._array = cast(self._ids, ARRAY(Text))
-        owners = [owner_key(kind, user) for user in ids for kind in ("individual", "entity")]
-        alone = self._own_conversations().with_only_columns(
-            owner_key("conversation", "") + ConversationRow.conversation_id
-        )
-        self._is_own = or_(ScopeRow.owner.in_(owners), ScopeRow.owner.in_(alone))
-        self._said = self._said_rows()
-        self._derived = self._derived_rows()
+        self._keys = PersonalKeys(agent_key, ids)
+        self._in_agent = self._keys.in_agent
 
     def parts(self) -> dict[str, Part]:
         """The parts by type, in the order of an export."""
@@ -120,10 +113,10 @@ class PersonalRows:
 
     def _holds(self) -> Part:
         h = HoldRow
-        public_id = func.concat("o", self._said.c.scope_id, "-", self._said.c.seq)
+        public_id = func.concat("o", self._keys.said.c.scope_id, "-", self._keys.said.c.seq)
         covered = or_(
             and_(h.kind == "user", h.target.in_(self._ids)),
-            and_(h.kind == "conversation", h.target.in_(self._own_conversations())),
+            and_(h.kind == "conversation", h.target.in_(self._keys.own_conversations())),
             and_(h.kind == "observation", h.target.in_(select(public_id))),
         )
         rows = select(*columns_of(h, ExportedHold.model_fields)).where(self._in_agent(h), covered).order_by(h.hold_id)
@@ -143,8 +136,8 @@ class PersonalRows:
         s = ConversationRow
         columns = (s.conversation_id, s.group_ids, s.time_zone, s.excluded, s.created_at, s.last_activity_at)
         rows = (
-            select(*columns, s.user_id, s.participants, self._is_alone().label("alone"))
-            .where(self._in_agent(s), or_(s.user_id.in_(self._ids), _overlap(s.participants, self._array)))
+            select(*columns, s.user_id, s.participants, self._keys.is_alone().label("alone"))
+            .where(self._in_agent(s), or_(s.user_id.in_(self._ids), self._keys.overlap(s.participants)))
             .order_by(s.created_at, s.conversation_id)
         )
         return Part(rows, self._session)
@@ -160,7 +153,7 @@ class PersonalRows:
         rows = (
             select(*ids, *columns_of(e, ExportedEpisode.model_fields))
             .join(s, and_(s.agent_key == e.agent_key, s.conversation_id == e.conversation_id))
-            .where(self._in_agent(e), _overlap(s.participants, self._array))
+            .where(self._in_agent(e), self._keys.took_part())
             .order_by(e.conversation_id, e.episode_id)
         )
         return Part(rows, lambda row: ExportedEpisode(**row._mapping))
@@ -168,7 +161,7 @@ class PersonalRows:
     def _messages(self) -> Part:
         m = MessageRow
         columns = columns_of(m, ExportedMessage.model_fields)
-        answers = and_(m.user_id.is_(None), m.conversation_id.in_(self._own_conversations()))
+        answers = and_(m.user_id.is_(None), m.conversation_id.in_(self._keys.own_conversations()))
         rows = (
             select(*columns)
             .where(self._in_agent(m), m.withdrawn_by.is_(None), or_(m.user_id.in_(self._ids), answers))
@@ -177,18 +170,21 @@ class PersonalRows:
         return Part(rows, lambda row: ExportedMessage(**row._mapping))
 
     def _scopes(self) -> Part:
-        s = ScopeRow
+        own = self._keys.scopes
+        s = self._keys.each(ScopeRow, own, SCOPE)
         columns = s.consolidation, *columns_of(s, ExportedScope.model_fields)
-        rows = select(*_SCOPE, *columns).where(self._in_agent(s), self._is_own).order_by(s.scope_id)
+        rows = select(*_scope(s), *columns).select_from(own).join(s, true()).order_by(s.scope_id)
         return Part(rows, lambda row: ExportedScope(**self._placed(row), **_named(row, columns)))
 
     def _prompts(self) -> Part:
-        p = PromptRow
+        own = self._keys.scopes
+        s, p = (self._keys.each(table, own, SCOPE) for table in (ScopeRow, PromptRow))
         columns = [column for column in columns_of(p, ExportedPrompt.model_fields) if column.key != "name"]
         rows = (
-            select(*_SCOPE, p.name.label("prompt"), *columns)
-            .join(ScopeRow, and_(ScopeRow.agent_key == p.agent_key, ScopeRow.scope_id == p.scope_id))
-            .where(self._in_agent(p), self._is_own)
+            select(*_scope(s), p.name.label("prompt"), *columns)
+            .select_from(own)
+            .join(p, true())
+            .join(s, true())
             .order_by(p.scope_id, p.name, p.version)
         )
         return Part(
@@ -199,23 +195,28 @@ class PersonalRows:
         )
 
     def _versions(self) -> Part:
-        c = ConsolidationRow
+        own = self._keys.scopes
+        s, c = (self._keys.each(table, own, SCOPE) for table in (ScopeRow, ConsolidationRow))
         columns = columns_of(c, ExportedVersion.model_fields)
         rows = (
-            select(*_SCOPE, *columns)
-            .join(ScopeRow, and_(ScopeRow.agent_key == c.agent_key, ScopeRow.scope_id == c.scope_id))
-            .where(self._in_agent(c), self._is_own)
+            select(*_scope(s), *columns)
+            .select_from(own)
+            .join(c, true())
+            .join(s, true())
             .order_by(c.scope_id, c.version)
         )
         return Part(rows, lambda row: ExportedVersion(**self._placed(row, "v", row.version), **_named(row, columns)))
 
     def _observations(self) -> Part:
-        o, state, n = ObservationRow, ObservationStateRow, ObservationEpisodeRow
+        said = self._keys.said
+        tables = (ObservationRow, ObservationStateRow, ObservationEpisodeRow)
+        o, state, n = (self._keys.each(table, said, KEY) for table in tables)
+        s = self._keys.each(ScopeRow, said, SCOPE)
+        own = said.c.own
         rows = (
             select(
-                *_SCOPE,
-                *_OBSERVED,
-                *_ABOUT,
+                *_scope(s),
+                *_of(o, *_OBSERVED, *_ABOUT),
                 o.related_users,
                 o.subjects,
                 o.terms,
@@ -223,7 +224,7 @@ class PersonalRows:
                 o.metadata_.label("about"),
                 o.kind.label("sort"),
                 o.dates,
-                self._is_own.label("own"),
+                own,
                 func.coalesce(state.status, "active").label("status"),
                 func.coalesce(state.verification, "unverified").label("verification"),
                 func.coalesce(state.stage, "candidate").label("stage"),
@@ -231,26 +232,27 @@ class PersonalRows:
                 func.coalesce(state.policy, "durable").label("policy"),
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 *(state.resolved, state.resolved_at, state.expires_at),
-                self._evidence().label("evidence"),
-                case((self._is_own, RETRIEVED)).label("retrieved"),
-                case((self._is_own, FEEDBACK)).label("feedback"),
-                case((self._is_own, LINKS)).label("links"),
+                self._evidence(said).label("evidence"),
+                case((own, retrieved(o))).label("retrieved"),
+                case((own, feedback(o))).label("feedback"),
+                case((own, links(o))).label("links"),
             )
-            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
-            .outerjoin(n, and_(n.agent_key == o.agent_key, n.scope_id == o.scope_id, n.seq == o.seq))
-            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
+            .select_from(said)
+            .join(o, true())
+            .join(s, true())
+            .outerjoin(state, true())
+            .outerjoin(n, true())
             .order_by(o.scope_id, o.seq)
         )
-        return Part(rows, self._observation)
+        return Part(rows, self._observation, counted=select(said.c.seq))
 
     def _observation(self, row: Any) -> ExportedObservation:
         users = self._mine(row.related_users)
         shared = not row.own and len(users) < max(len(row.related_users), 1)
-        about = NOTHING if shared else _named(row, _ABOUT)
+        about = NOTHING if shared else {name: getattr(row, name) for name in _ABOUT}
         return ExportedObservation(
             **self._placed(row, "o", row.seq),
-            **_named(row, _OBSERVED),
+            **{name: getattr(row, name) for name in _OBSERVED},
             **about,
             id=observation_id(row.scope_id, row.seq),
             shared=shared,
@@ -269,9 +271,11 @@ class PersonalRows:
             links=tuple(ExportedLink(**item) for item in row.links or ()),
         )
 
-    def _evidence(self) -> Any:
+    def _evidence(self, said: Any) -> Any:
         """The evidence of an observation: the person's own, and in their own scopes also what names no user."""
-        e, m, o = EvidenceRow, MessageRow, ObservationRow
+        # By the observation's key: by the user, all that they ever said might be read for each.
+        e = self._keys.each(EvidenceRow, said, KEY)
+        m = self._keys.each(MessageRow, e, ("conversation_id", "number"))
         item = func.jsonb_build_object(
             *("conversation_id", e.conversation_id, "message_id", m.message_id),
             *("user_id", e.user_id, "created_at", e.created_at),
@@ -279,90 +283,41 @@ class PersonalRows:
         )
         return (
             select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
-            .outerjoin(
-                m, and_(m.agent_key == e.agent_key, m.conversation_id == e.conversation_id, m.number == e.number)
-            )
-            .where(
-                *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
-                e.withdrawn_by.is_(None),
-                or_(e.user_id.in_(self._ids), and_(self._is_own, e.user_id.is_(None))),
-            )
-            .correlate(o, ScopeRow)
+            .select_from(e)
+            .outerjoin(m, true())
+            .where(e.withdrawn_by.is_(None), or_(e.user_id.in_(self._ids), and_(said.c.own, e.user_id.is_(None))))
+            .correlate(said)
             .scalar_subquery()
         )
 
-    def _said_rows(self) -> CTE:
-        o = ObservationRow
-        return (
-            select(o.scope_id, o.seq)
-            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
-            .cte("said")
-        )
-
-    def _is_said(self) -> ColumnElement[bool]:
-        """Whether an observation is in their own scopes, or they said it."""
-        e, o = EvidenceRow, ObservationRow
-        is_its = (getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq"))
-        # By its key: by the user, all that they ever said might be read for each.
-        word = select(e.user_id).where(*is_its, e.withdrawn_by.is_(None)).correlate(o).offset(0).lateral()
-        confirmed = select(word.c.user_id).where(word.c.user_id.in_(self._ids)).exists()
-        return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
-
-    def _derived_rows(self) -> CTE:
-        """What was derived from what they said, on all levels."""
-        derived = self._made_of(self._said).cte("derived", recursive=True)
-        return derived.union(self._made_of(derived))
-
     def _derivations(self) -> Part:
-        line, derived = LineageRow, self._derived
-        o = self._each(ObservationRow, derived)
-        theirs = select(self._said.c.scope_id, self._said.c.seq).union(select(derived.c.scope_id, derived.c.seq))
+        line, said, derived = LineageRow, self._keys.said, self._keys.derived
+        o, s = self._keys.each(ObservationRow, derived, KEY), self._keys.each(ScopeRow, derived, SCOPE)
+        theirs = select(said.c.scope_id, said.c.seq).union(select(derived.c.scope_id, derived.c.seq))
         of_it = (self._in_agent(line), line.scope_id == o.scope_id, line.seq == o.seq)
         source = func.concat("o", line.source_scope_id, "-", line.source_seq)
-        foreign = self._foreign_rows(theirs)
+        foreign = self._keys.foreign_rows(theirs)
         rows = (
             select(
-                *_SCOPE,
+                *_scope(s),
                 o.seq,
                 o.content,
                 o.observed_at,
                 o.created_at,
                 tuple_(o.scope_id, o.seq).in_(select(foreign.c.scope_id, foreign.c.seq)).label("shared"),
                 select(func.array_agg(source).aggregate_order_by(line.source_scope_id, line.source_seq))
-                .where(*of_it, _source(line).in_(theirs).is_(true()))  # made once, not for each observation
+                .where(*of_it, source_of(line).in_(theirs).is_(true()))  # made once, not for each observation
                 .correlate(o)
                 .scalar_subquery()
                 .label("sources"),
             )
             .select_from(derived)
             .join(o, true())
-            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .where(~_is_withdrawn(o))
+            .join(s, true())
+            .where(~self._keys.is_withdrawn(o))
             .order_by(o.scope_id, o.seq)
         )
         return Part(rows, self._derivation)
-
-    def _foreign_rows(self, theirs: Any) -> CTE:
-        """Of what was derived from theirs: what has other people's sources too, and what was derived from that."""
-        derived = self._derived
-        line = self._each(LineageRow, derived)
-        mixed = select(line.scope_id, line.seq).select_from(derived).join(line, true())
-        foreign = mixed.where(_source(line).not_in(theirs)).cte("foreign_rows", recursive=True)
-        return foreign.union(self._made_of(foreign))
-
-    def _made_of(self, keys: CTE) -> Select[Any]:
-        line = LineageRow
-        made = select(line.scope_id, line.seq).where(
-            self._in_agent(line), line.source_scope_id == keys.c.scope_id, line.source_seq == keys.c.seq
-        )
-        own = made.correlate(keys).offset(0).lateral()  # each by its key
-        return select(own.c.scope_id, own.c.seq).select_from(keys).join(own, true())
-
-    def _each(self, table: Any, keys: CTE) -> Any:
-        """The rows of these observations, looked up by their keys, whatever the planner thinks of how many there are."""
-        own = select(table).where(self._in_agent(table), table.scope_id == keys.c.scope_id, table.seq == keys.c.seq)
-        return aliased(table, own.correlate(keys).offset(0).lateral())
 
     def _derivation(self, row: Any) -> ExportedDerivation:
         return ExportedDerivation(
@@ -376,31 +331,36 @@ class PersonalRows:
         )
 
     def _runs(self) -> Part:
-        r = RunRow
-        columns = columns_of(r, ExportedRun.model_fields)
-        rows = (
-            select(*columns)
-            .where(
-                self._in_agent(r),
-                or_(r.conversation_id.in_(self._own_conversations()), r.scope_id.in_(self._own_scopes())),
-            )
-            .order_by(r.run_id)
+        talks, own = self._keys.alone, self._keys.scopes
+        of_talks, of_scopes = (
+            self._keys.each(RunRow, talks, ("conversation_id",)),
+            self._keys.each(RunRow, own, SCOPE),
         )
+        r = aliased(
+            RunRow,
+            select(of_talks)
+            .select_from(talks)
+            .join(of_talks, true())
+            .union_all(select(of_scopes).select_from(own).join(of_scopes, true()))
+            .subquery(),
+        )
+        columns = columns_of(r, ExportedRun.model_fields)
+        rows = select(*columns).order_by(r.run_id)
         return Part(rows, lambda row: ExportedRun(**row._mapping))
 
     def _events(self) -> Part:
-        e, said = EventRow, self._said
+        e, said = EventRow, self._keys.said
         about = or_(
-            e.scope_id.in_(self._own_scopes()),
+            e.scope_id.in_(self._keys.own_scopes()),
             tuple_(e.scope_id, e.seq).in_(select(said.c.scope_id, said.c.seq)),
-            e.conversation_id.in_(self._own_conversations()),
+            e.conversation_id.in_(self._keys.own_conversations()),
             e.detail["user_id"].astext.in_(self._ids),
             e.detail["into_user_id"].astext.in_(self._ids),
         )
         columns = columns_of(e, ExportedEvent.model_fields)
         rows = (
             select(*columns, func.coalesce(about, false()).label("about"))
-            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)), ~_is_withdrawn(e))
+            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)), ~self._keys.is_withdrawn(e))
             .order_by(e.event_id)
         )
         return Part(rows, lambda row: self._event(_named(row, columns), row.about))
@@ -409,23 +369,6 @@ class PersonalRows:
         """If the event is about others' data, only the fact that they did it is included."""
         event["actor"] = event["actor"] if event["actor"] in self._ids else None
         return ExportedEvent(**event if about else {**event, "reason": None, "detail": {}})
-
-    def _own_scopes(self) -> Select[Any]:
-        return select(ScopeRow.scope_id).where(self._in_agent(ScopeRow), self._is_own)
-
-    def _own_conversations(self) -> Select[Any]:
-        return select(ConversationRow.conversation_id).where(self._in_agent(ConversationRow), self._is_alone())
-
-    def _is_alone(self) -> ColumnElement[bool]:
-        s = ConversationRow
-        alone: ColumnElement[bool] = and_(
-            s.user_id.in_(self._ids), s.participants.op("<@", is_comparison=True)(self._array)
-        )
-        return alone
-
-    def _in_agent(self, table: Any) -> ColumnElement[bool]:
-        condition: ColumnElement[bool] = table.agent_key == self._agent_key
-        return condition
 
     def _mine(self, users: Sequence[str]) -> tuple[str, ...]:
         return tuple(user for user in dict.fromkeys(users) if user in self._ids)
@@ -437,24 +380,25 @@ class PersonalRows:
         }
 
 
-_o = ObservationRow
 _OBSERVED = (
-    _o.seq,
-    _o.content,
-    _o.observed_at,
-    _o.given_at,
-    _o.said_again_at,
-    _o.created_at,
-    _o.until,
-    _o.source_kind,
-    _o.category,
-    _o.confidence,
-    _o.importance,
-    _o.classified_by,
-    _o.sensitivity,
-    _o.no_propagate,
-    _o.confidential,
-    _o.categories,
+    *(
+        "seq",
+        "content",
+        "observed_at",
+        "given_at",
+        "said_again_at",
+        "created_at",
+        "until",
+        "source_kind",
+        "category",
+        "confidence",
+        "importance",
+        "classified_by",
+        "sensitivity",
+        "no_propagate",
+        "confidential",
+        "categories",
+    ),
 )
 NOTHING = {
     "conversation_id": None,
@@ -468,22 +412,15 @@ _STATE = (
     *("status", "verification", "stage", "tier", "policy"),
     *("superseded_by", "resolved", "resolved_at", "expires_at"),
 )
-_ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
+_ABOUT = ("conversation_id", "speaker", "message_ids", "tags", "fact_key", "legacy_ref")
 
 
-def _overlap(left: Any, right: Any) -> ColumnElement[bool]:
-    overlap: ColumnElement[bool] = left.op("&&", is_comparison=True)(right)
-    return overlap
+def _scope(s: Any) -> tuple[Any, ...]:
+    return s.scope_id, s.kind, s.owner, s.name
 
 
-def _is_withdrawn(of: Any) -> ColumnElement[bool]:
-    t = aliased(ObservationStateRow)
-    withdrawn = (t.scope_id == of.scope_id, t.seq == of.seq, t.withdrawn_by.is_not(None))
-    return select(t.seq).where(t.agent_key == of.agent_key, *withdrawn).offset(0).exists()  # each by its key
-
-
-def _source(line: Any) -> Any:
-    return tuple_(line.source_scope_id, line.source_seq)
+def _of(row: Any, *names: str) -> list[Any]:
+    return [getattr(row, name) for name in names]
 
 
 def _named(row: Any, columns: Sequence[Any]) -> dict[str, Any]:

@@ -1021,9 +1021,9 @@ MUTATIONS = (
     Mutation("likeness: who says a part vouches for the rest", (Change(
         " and len(said & there) >= ALIKE * len(said)", "",
     ),), ("tests/integration/test_vouching.py",)),
-    Mutation("judge: its wording has words of another claim", (Change("    if borrows(text", "    if False and borrows(text"),), (
-        "tests/integration/test_vouching.py",
-    )),
+    Mutation("judge: its wording has words of another claim", (Change(
+        "    if borrows(text", "    if False and borrows(text",
+    ),), ("tests/integration/test_vouching.py",)),
     Mutation("same_as: a part of it stands behind somebody else's sentence", (Change(
         "if not _overtakes_others(authors[newer], authors[older]) or says_the_same", "if True or says_the_same",
     ),), OTHERS),

@@ -60,9 +60,9 @@ class Case(_Strict):
 class Item(_Strict):
     """An observation as the model writes it, followed by what must become of it.
 
-    `about` names people as the conversation does; the model writes their handles. `cues`: the terms that are kept, unless
-    all are. `days`: the days by which it is found. `category`, `sure` and `until` as the model writes them, in one label;
-    `is_until`: the day that is stored, where that is another.
+    `about` names people as the conversation does; the model writes their handles. `also`: more sources, whose words it has.
+    `cues`: the terms that are kept, unless all are. `days`: the days by which it is found. `category`, `sure` and `until` as
+    the model writes them, in one label; `is_until`: the day that is stored, where that is another.
     """
 
     content: str
@@ -73,6 +73,7 @@ class Item(_Strict):
     kept_in: str | None = Field(None, alias="in")
     kept_as: str | None = Field(None, alias="as")
     proposed: str | None = None
+    also: list[int] = []
     cues: list[str] | None = None
     days: list[str] | None = None
     category: str | None = None
@@ -266,7 +267,12 @@ def stored(observation: Observation, groups: Mapping[str, str]) -> tuple[Any, ..
 
 
 def expected(item: Item) -> tuple[Any, ...]:
-    return item.kept_in, item.kept_as or item.content, tuple(f"m{n}" for n in item.sources), item.proposed
+    return (
+        item.kept_in,
+        item.kept_as or item.content,
+        tuple(f"m{n}" for n in sorted([*item.sources, *item.also])),
+        item.proposed,
+    )
 
 
 async def extract(laid: Table, case: Extraction) -> Any:

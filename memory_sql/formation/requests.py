@@ -265,15 +265,18 @@ def choices(
 
 def _was_said_before(draft: Draft, asked: Asked, where: str) -> bool:
     """By the same person alone, and it may be what is meant."""
-    numbers = [one.number or 0 for one in draft.evidence if one.conversation_id == where]
+    numbers = _taken_from(draft, where)
     is_before = bool(numbers) and max(numbers) < min(asked.numbers)
     is_theirs = {*draft.related_users} == {asked.user_id}
     return is_before and is_theirs and any(is_among(word, pieces(draft.content)) for word in asked.words)
 
 
 def _is_said_with(draft: Draft, asked: Asked, where: str) -> bool:
-    said = {one.number for one in draft.evidence if one.conversation_id == where}
-    return not said.isdisjoint(asked.numbers) and {*draft.related_users} == {asked.user_id}
+    return not _taken_from(draft, where).isdisjoint(asked.numbers) and {*draft.related_users} == {asked.user_id}
+
+
+def _taken_from(draft: Draft, where: str) -> set[int]:
+    return {one.number or 0 for one in draft.evidence if one.conversation_id == where} - draft.borrowed
 
 
 class Named(BaseModel):  # no docstring: it would go into the schema, and so to the model

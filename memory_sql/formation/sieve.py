@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from math import ceil
 from typing import NamedTuple
 
 from memory_sql.config import Settings
@@ -20,6 +19,7 @@ from memory_sql.domain.classification import CONFIDENCE
 from memory_sql.domain.episodes import topics_of
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.requests import MOST_REQUESTS, TOOLS, Asked, asked_in
+from memory_sql.formation.sources import AGENT_ROLES, From, Sources
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
@@ -35,7 +35,6 @@ from memory_sql.privacy.persons import is_about_somebody
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 MOST_TOPICS_SAID = 3  # by a model, of one observation
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
-AGENT_ROLES = frozenset({"assistant", "agent"})
 _NOWHERE: Mapping[int, tuple[Evidence, ...]] = {}
 FEW = 3  # telling words; what has fewer may be said in quite other words
 BEFORE = (
@@ -46,7 +45,6 @@ _HANDLE = re.compile(r"\bP\d{1,3}\b")
 _DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
 FEWEST_ECHOED = 2  # words: with fewer everything would be one
 ECHO_KNOWN, ECHO_SAID = 0.75, 0.5  # of its words in a sentence of memory's, and in statements of its source's
-ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
 class Withheld(NamedTuple):
@@ -92,7 +90,7 @@ class _Placed:
 
     content: str
     target: Target
-    sources: tuple[BufferedMessage, ...]
+    sources: From
     proposed: str | None = None
     confidential: bool = False
 
@@ -118,11 +116,6 @@ class _Sieve:
         return tuple(message.content or "" for message in self._window.spoken)
 
     @cached_property
-    def _words(self) -> dict[int, frozenset[str]]:
-        """Of each message, once for all: an answer may hold ten thousand observations that name no source."""
-        return {message.number: frozenset(words_of(message.content or "")) for message in self._window.spoken}
-
-    @cached_property
     def _confided(self) -> frozenset[int]:
         """The messages in which a user said something in confidence; once for all, too."""
         said = (m for m in self._window.spoken if m.role == "user")
@@ -139,10 +132,11 @@ class _Sieve:
         if by := self._asking_for(content, sources):
             self._withhold(item, content, sources, by)
             return []
-        target = self._route(item, sources)
+        behind = self._behind(item, content, sources)
+        target = self._route(item, behind)
         if target is None:
             return []
-        placed = self._placed(item, content, target, sources)
+        placed = self._placed(item, content, target, behind)
         return [self._draft(item, one) for one in placed if self._has_room(one.target, one.content)]
 
     def _wrong_with(self, item: ExtractedObservation, content: str, sources: Sequence[BufferedMessage]) -> str | None:
@@ -169,9 +163,10 @@ class _Sieve:
         self, item: ExtractedObservation, content: str, sources: Sequence[BufferedMessage], by: tuple[Asked, ...]
     ) -> None:
         self.refused[ASKED_TO_FORGET] += 1
-        target = None if self._is_of_conversation(item) else self._route(item, sources)
+        behind = self._behind(item, content, sources)
+        target = None if self._is_of_conversation(item) else self._route(item, behind)
         if target is not None and len(self.withheld) < MOST_REQUESTS:
-            placed = self._placed(item, content, target, sources)
+            placed = self._placed(item, content, target, behind)
             self.withheld += [Withheld(self._draft(item, one), by) for one in placed[:1]]
 
     def _is_echo(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
@@ -239,28 +234,26 @@ class _Sieve:
 
         return (len(words) < FEW and not stands(in_tools=True)) or stands(in_tools=False)
 
-    def _placed(
-        self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]
-    ) -> list[_Placed]:
+    def _placed(self, item: ExtractedObservation, content: str, target: Target, sources: From) -> list[_Placed]:
         """Where it goes, and in which words: what others didn't hear is without contact data, or proposed."""
         confidential = (
             item.private == "confidence"
-            or any(m.number in self._confided for m in sources)
+            or any(m.number in self._confided for m in sources.every)
             or said_in_confidence(content)
         )
         if target.kind == "individual":
-            return [_Placed(content, target, tuple(sources), confidential=confidential)]
+            return [_Placed(content, target, sources, confidential=confidential)]
         cut = without_contact(content)
         if confidential or self._is_private(item, target, cut):
             self.refused["confidence" if confidential else "personal"] += 1
-            own = self._open(self._author(self._authors(sources)))
-            return [] if own is None else [_Placed(content, own, tuple(sources), confidential=confidential)]
+            own = self._open(self._author(self._authors(sources.named)))
+            return [] if own is None else [_Placed(content, own, sources, confidential=confidential)]
         shown = content if self._keeps_contact(item, target, content) else cut
         if (proposed := self._proposal(target)) is not None:
             self.refused["proposed"] += 1
-            return self._by_author(content, sources, proposed)
+            return self._by_author(item, content, sources.named, proposed)
         self.refused["contact"] += shown != content
-        return [_Placed(shown, target, tuple(sources))]
+        return [_Placed(shown, target, sources)]
 
     def _is_private(self, item: ExtractedObservation, target: Target, text: str) -> bool:
         """Sensitive, by the model or by the rules, and about somebody.
@@ -297,7 +290,9 @@ class _Sieve:
             return "collective" if self._settings.collective == "proposed" else None
         return None if target.heard or target.state is None else f"s{target.state.scope_id}"
 
-    def _by_author(self, content: str, sources: Sequence[BufferedMessage], proposed: str) -> list[_Placed]:
+    def _by_author(
+        self, item: ExtractedObservation, content: str, sources: Sequence[BufferedMessage], proposed: str
+    ) -> list[_Placed]:
         """In the scope of each who said it, with what they said, and what the assistant did."""
         users = dict.fromkeys(m.user_id for m in sources if m.user_id)
         placed = []
@@ -305,7 +300,7 @@ class _Sieve:
             own = self._open(self._author({self._window.owners[user]} if user else set()))
             if own is not None:
                 mine = tuple(m for m in sources if m.user_id in (None, user))
-                placed.append(_Placed(content, own, mine, proposed=proposed))
+                placed.append(_Placed(content, own, self._behind(item, content, mine), proposed=proposed))
         return placed
 
     def _draft(self, item: ExtractedObservation, placed: _Placed) -> Draft:
@@ -412,30 +407,29 @@ class _Sieve:
             self.refused["unknown_source"] += 1
         if named:
             return tuple(spoken[n - 1] for n in sorted(named))
-        said = tuple(message for message in spoken if message.role == "user")
-        return self._closest(item.content, said, 1) or self._echoed(item.content) or said or spoken
+        return self._spoken.closest(item.content)
 
-    def _echoed(self, text: str) -> tuple[BufferedMessage, ...]:
-        """The agent's messages that hold most of the text's words."""
-        most = ceil(len(set(words_of(text))) * ECHO_SHARE)
-        return self._closest(text, [m for m in self._window.spoken if m.role in AGENT_ROLES], most)
+    def _behind(self, item: ExtractedObservation, content: str, named: Sequence[BufferedMessage]) -> From:
+        """A day was reckoned; a cue and a topic hold words as well."""
+        told = (_DAY.sub(" ", content), *item.terms, *item.topics)
+        return self._spoken.behind("\n".join(told), named)
 
-    def _closest(self, text: str, messages: Sequence[BufferedMessage], least: int) -> tuple[BufferedMessage, ...]:
-        """The messages that share most words with the text; none where that is fewer than `least`."""
-        words = set(words_of(text))
-        shared = [len(words & self._words[message.number]) for message in messages]
-        best = max(shared, default=0)
-        return tuple(m for m, count in zip(messages, shared, strict=True) if count == best >= max(least, 1))
+    @cached_property
+    def _spoken(self) -> Sources:
+        offered = (
+            name for target in self._loaded.targets for name in (target.display_name, target.name, target.handle)
+        )
+        return Sources(self._window.spoken, {*self._names, *filter(None, offered)}, self._confided)
 
-    def _route(self, item: ExtractedObservation, sources: Sequence[BufferedMessage]) -> Target | None:
+    def _route(self, item: ExtractedObservation, sources: From) -> Target | None:
         """The scope that the model chose among those it was offered; where it names none, that of the one who said it.
 
         What is somebody's own can only come from what they said: no scope is written by somebody else's words. What is a
         group's can only come from its members.
         """
         wanted = (item.scope or "").strip().casefold()
-        users = {m.user_id for m in sources if m.user_id}
-        authors = self._authors(sources)
+        users = {m.user_id for m in sources.every if m.user_id}
+        authors = self._authors(sources.named)
         target = self._by_alias.get(wanted)
         if target is None:
             if wanted not in ("", "individual"):  # nobody knows for whom it was meant
@@ -478,10 +472,10 @@ def _takes(target: Target, users: Collection[str]) -> bool:
 
 
 def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:
-    target, sources = placed.target, placed.sources
-    said_at = max(m.said_at for m in sources)
+    target, sources = placed.target, placed.sources.every
+    said_at = max(m.said_at for m in placed.sources.named)
     conversation_id = loaded.conversation.conversation_id
-    speakers = {m.speaker for m in sources if m.role == "user" and m.speaker}
+    speakers = {m.speaker for m in placed.sources.named if m.role == "user" and m.speaker}
     return Draft(
         scope=NewScope(target.kind, target.owner, target.name, target.display_name),
         content=placed.content,
@@ -492,6 +486,7 @@ def _draft(placed: _Placed, found: Classification, loaded: Loaded) -> Draft:
         conversation_id=conversation_id,
         speaker=speakers.pop() if len(speakers) == 1 else None,
         message_ids=tuple(m.message_id for m in sources),
+        borrowed=placed.sources.borrowed,
         confidential=placed.confidential,
         proposed=placed.proposed,
         categories=found.categories,

@@ -64,7 +64,8 @@ class Before:
         """
         known = (one for one in self.formed if one.settled or not one.lapsed)
         standing = {(self.owners[one.key[0]], normal_form(one.content)) for one in known}
-        open_to_say = [draft for draft in drafts if not {one.number for one in draft.evidence} <= self.settled]
+        taken_from = [{one.number for one in draft.evidence} - draft.borrowed for draft in drafts]
+        open_to_say = [draft for draft, numbers in zip(drafts, taken_from, strict=True) if not numbers <= self.settled]
         news = [d for d in open_to_say if (d.scope.owner, normal_form(d.content)) not in standing]
         return news, len(open_to_say) - len(news), len(drafts) - len(open_to_say)
 

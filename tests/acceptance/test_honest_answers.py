@@ -134,6 +134,12 @@ PLAYED = {
     "group_1": "group tern",
 }
 CUT = {"joost@harbourlines.example": "[contact]"}
+ALSO = {  # more sources, whose words these have
+    "Tern's API moves": [23],
+    "Nadia's team decided": [5],
+    "Tern's docs live": [1],
+    "Nadia wants the release mail": [1, 2],
+}
 LESSON_OF = {"On iOS": "piet", "Users tend": "lena"}  # who has learnt what would help anybody
 
 
@@ -157,6 +163,7 @@ async def test_what_was_played_is_stored_as_it_was_written(laid: Table, shared: 
 def placed(scope: str, item: dict[str, Any]) -> Item:
     """Where it has to lie: what is for everybody with its author, and the customer's address nowhere but there."""
     content, cut = item["content"], None
+    [item["also"]] = [also for beginning, also in ALSO.items() if content.startswith(beginning)] or [[]]
     if scope == "collective":
         [author] = [who for beginning, who in LESSON_OF.items() if content.startswith(beginning)]
         return Item(**item, scope=scope, **{"in": author}, proposed="collective")

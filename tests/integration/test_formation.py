@@ -67,13 +67,19 @@ async def test_one_call_forms_observations_for_every_scope(memory: Memory, llm: 
     assert [(str(o.scope), o.content, o.source.message_ids) for o in result.observations] == [
         ("individual:mia", "Mia likes tea.", ("m1",)),
         ("group:harbor", "The team ships in April.", ("m1", "m3")),
-        ("collective", "Large exports fail.", ("m3",)),
+        ("collective", "Large exports fail.", ("m1", "m3")),
     ]
     assert len(llm.requests) == 1
     assert all(o.pending and o.source.conversation_id == "s" for o in result.observations)
     assert await rows(memory, RUNS) == [("formation", "succeeded", None, 3, None)]
     evidence = "SELECT scope_id, number, user_id FROM memory.evidence ORDER BY evidence_id"
-    assert [row[1:] for row in await rows(memory, evidence)] == [(1, "mia"), (1, "mia"), (3, "mia"), (3, "mia")]
+    assert [row[1:] for row in await rows(memory, evidence)] == [
+        (1, "mia"),
+        (1, "mia"),
+        (3, "mia"),
+        (1, "mia"),
+        (3, "mia"),
+    ]
 
 
 async def test_observed_at_is_when_it_was_said(memory: Memory, llm: Scripted) -> None:

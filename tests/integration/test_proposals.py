@@ -260,13 +260,13 @@ async def test_what_is_for_everybody_is_proposed_by_each_who_said_it(memory: Mem
     formed = await form(memory, parrot, "t", (ASYNC, "collective", [1, 2]))
     assert formed.refused == {"proposed": 1}
     assert await known(memory, "c") == []
-    for user, number in (("gene", 1), ("mia", 2)):
+    for user, said in (("gene", [(1, "gene")]), ("mia", [(1, "gene"), (2, "mia")])):  # her yes is to his words
         assert await proposed(memory, f"u:{user}") == [(ASYNC, "collective")]
         evidence = (
             "SELECT e.number, e.user_id FROM memory.evidence e JOIN memory.scopes s USING (agent_key, scope_id)"
-            " WHERE s.owner = :owner"
+            " WHERE s.owner = :owner ORDER BY e.number"
         )
-        assert await rows(memory, evidence, owner=f"u:{user}") == [(number, user)]
+        assert await rows(memory, evidence, owner=f"u:{user}") == said
 
 
 async def test_proposal_reaches_everybody_when_three_people_of_two_groups_say_so(

@@ -81,7 +81,8 @@ class Draft:
     """An observation that hasn't been stored. `categories` None: it is classified when it is saved.
 
     `subjects` are the users whom it speaks of, `terms` words that it may be searched by, `topics` what it is about, which
-    its episode keeps. `links` None: it gets none.
+    its episode keeps. `links` None: it gets none. `borrowed`: the messages of its conversation, by their numbers, which it
+    only has words of, and isn't taken from.
     """
 
     scope: NewScope
@@ -113,6 +114,7 @@ class Draft:
     topics: tuple[str, ...] = ()
     lane: Lane = "absorb"
     links: LinkedBy | None = None
+    borrowed: frozenset[int] = frozenset()
 
     @property
     def related_users(self) -> list[str]:

@@ -292,7 +292,10 @@ async def test_message_that_says_what_has_been_corrected_is_not_found(memory: Me
     llm.then(listing(("The boathouse is painted in Falun red.", "individual", [3])))
     await memory.conversations.form(agent_id="ada", conversation_id="s")
     (wrong,) = (await memory.search("falun", **MIA)).results
-    assert [hit.message.id for hit in (await memory.search("falun", **MIA)).messages] == ["m2"]
+    assert [hit.message.id for hit in (await memory.search("falun", **MIA)).messages] == [
+        "m2",
+        "m0",
+    ]  # whose boathouse it is
     await memory.observations.update(wrong.observation.id, text="The boathouse is painted blue.", **MIA)
     assert (await memory.search("falun", **MIA)).messages == ()
     assert "Falun" not in (await memory.context(**MIA, message="Do you remember the falun red?")).xml

@@ -1142,7 +1142,7 @@ async def test_role_that_is_no_superuser_makes_the_roles(empty_database: str, se
     try:
         await upgrade(deployer)
         await make(deployer, own)
-        await downgrade(deployer, "-1")
+        await downgrade(deployer)
         await upgrade(deployer)
         await make(deployer, own)
         assert await drop(deployer, own) == []

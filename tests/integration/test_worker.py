@@ -788,6 +788,7 @@ async def test_process_works_until_it_is_told_to_stop(
     assert code == 0
     assert worked == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
     started, *more = told.splitlines()
+    assert len(more) == 2, told
     did, stopping = sorted(more, key=lambda line: "stopping" in line)  # it may be told to stop just before it tells
     database = make_url(database_url).render_as_string()
     assert started.endswith(f" works for all agents, 4 at once; model offline; database {database}")

@@ -276,13 +276,8 @@ class _Sieve:
         return not is_about_somebody(text, self._names) and not names_whom_it_reaches(text)
 
     @cached_property
-    def _names(self) -> tuple[str, ...]:
-        """By which the model and the host know people here."""
-        speakers = (m.speaker for m in self._window.messages)
-        displayed = (
-            target.display_name for target in self._loaded.targets if target.kind == "individual" and target.is_main
-        )
-        return tuple({*self._people.values(), *filter(None, (*speakers, *displayed))})
+    def _names(self) -> frozenset[str]:
+        return self._loaded.names
 
     def _proposal(self, target: Target) -> str | None:
         """Who may get it by propagation alone; None: those whom it concerns have heard it, or the host has it so."""
@@ -416,10 +411,7 @@ class _Sieve:
 
     @cached_property
     def _spoken(self) -> Sources:
-        offered = (
-            name for target in self._loaded.targets for name in (target.display_name, target.name, target.handle)
-        )
-        return Sources(self._window.spoken, {*self._names, *filter(None, offered)}, self._confided)
+        return Sources(self._window.spoken, self._loaded.called, self._confided)
 
     def _route(self, item: ExtractedObservation, sources: From) -> Target | None:
         """The scope that the model chose among those it was offered; where it names none, that of the one who said it.

@@ -87,10 +87,24 @@ class Sources:
         found |= _fewest(missing, others, last, self._tells_alone(others))
         return From(tuple(named), tuple(self._spoken[n] for n in sorted(found)))
 
+    def lending(self, text: str, own: Collection[int], named: Collection[int]) -> set[int]:
+        """As few others as it takes for the words of the text that stand in none of its `own` messages, nor in those `named`.
+
+        One common word isn't enough.
+        """
+        known = {*own, *named}
+        missing = {word: there for word, there in self._places(text) if known.isdisjoint(there)}
+        people = {n for n, message in self._spoken.items() if message.role == "user"}
+        found = _fewest(missing, people, 0, self._tells_alone())
+        return found | _fewest(missing, self._spoken.keys() - people, 0, self._tells_alone())
+
+    def _telling(self, text: str) -> frozenset[str]:
+        return frozenset(word for word in telling(text, self._called) if not says_nothing(word))
+
     def _places(self, text: str) -> Iterator[tuple[str, Collection[int]]]:
         """The telling words of the text that stand in any message, and in which."""
-        for word in telling(text, self._called):
-            if not says_nothing(word) and (there := self._where(word)):
+        for word in self._telling(text):
+            if there := self._where(word):
                 yield word, there
 
     def _where(self, word: str) -> Collection[int]:

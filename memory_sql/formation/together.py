@@ -7,7 +7,7 @@ where something is forgotten of one of them before the answer is applied, it is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from memory_sql.domain.usage import Usage
 from memory_sql.formation import formation
 from memory_sql.formation.answers import Asking, ExtractedObservation, Extraction
 from memory_sql.formation.dialogue import Extracted, Others, extract
+from memory_sql.formation.sources import Sources
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded, task
 from memory_sql.languages.text import words_of
@@ -114,14 +115,20 @@ class Part:
     def extraction(self) -> Extraction:
         return Extraction(tuple(self.items), unknown=self.unknown, requests=tuple(self.requests))
 
+    @property
+    def turns(self) -> range:
+        """The numbers of its turns in the call."""
+        return range(self.after + 1, self.after + len(self.loaded.window.spoken) + 1)
+
     def messages(self, item: ExtractedObservation) -> dict[int, BufferedMessage]:
         """Its messages that the observation points at, by the numbers of their turns in the call."""
-        spoken = self.loaded.window.spoken
-        return {n: spoken[n - self.after - 1] for n in item.sources if self.after < n <= self.after + len(spoken)}
+        spoken, own = self.loaded.window.spoken, self.turns
+        return {n: spoken[n - self.after - 1] for n in item.sources if n in own}
 
     def own(self, turns: Collection[int]) -> frozenset[int]:
         """Which of these turns of the call are its own, by their numbers in it."""
-        return frozenset(n - self.after for n in turns if self.after < n <= self.after + len(self.loaded.window.spoken))
+        own = self.turns
+        return frozenset(n - self.after for n in turns if n in own)
 
     def fitness(self, item: ExtractedObservation) -> tuple[bool, int, int]:
         """How well it belongs here: what was said in confidence has to stay so; else where people said most of it."""
@@ -131,27 +138,37 @@ class Part:
 
 
 def divided(extraction: Extraction, call: Sequence[Loaded]) -> list[Part]:
-    """What is taken from several conversations stands in one of them, with the messages of all as its evidence."""
-    parts, after = list[Part](), 0
+    """What is taken from several conversations stands in one of them, with the messages of all as its evidence.
+
+    Also with those of others whose words it has; those of its own are found later.
+    """
+    parts, turns = list[Part](), list[BufferedMessage]()
     for one in call:
         said = (message.content or "" for message in one.window.spoken if message.role == "user")
-        parts.append(Part(one, after, frozenset(word for text in said for word in words_of(text))))
-        after += len(one.window.spoken)
+        parts.append(Part(one, len(turns), frozenset(word for text in said for word in words_of(text))))
+        turns += one.window.spoken
     parts[0].unknown = extraction.unknown
     for part in parts:
         asked = ((request, part.own(request.sources)) for request in extraction.requests)
         part.requests += [request.model_copy(update={"sources": sorted(own)}) for request, own in asked if own]
+    numbered = [replace(message, number=n) for n, message in enumerate(turns, 1)]
+    heard = Sources(numbered, frozenset[str]().union(*(one.called for one in call)), ())
     for item in extraction.observations:
         named = [part for part in parts if part.messages(item)]
         home = max(named or parts, key=lambda part: part.fitness(item))
-        others = {
-            n: Evidence(part.conversation_id, message.number, message.user_id)
-            for part in named
-            if part is not home
-            for n, message in part.messages(item).items()
-        }
-        if others:
-            home.evidence[len(home.items)] = tuple(others.values())
+        others = {n for part in named if part is not home for n in part.messages(item)}
+        lent = heard.lending("\n".join((item.content, *item.terms, *item.topics)), home.turns, others)
+        if others or lent:
+            home.evidence[len(home.items)] = tuple(_elsewhere(parts, others | lent))
         own = [n - home.after for n in item.sources if n not in others]  # also what is nobody's, to be counted
-        home.items.append(item.model_copy(update={"sources": own}))
+        confided = any(said_in_confidence(turns[n - 1].content or "") for n in lent)
+        private = {"private": "confidence"} if confided else {}
+        home.items.append(item.model_copy(update={"sources": own, **private}))
     return parts
+
+
+def _elsewhere(parts: Sequence[Part], turns: Collection[int]) -> Iterator[Evidence]:
+    for part in parts:
+        for n in sorted(part.own(turns)):
+            message = part.loaded.window.spoken[n - 1]
+            yield Evidence(part.conversation_id, message.number, message.user_id)

@@ -148,6 +148,19 @@ class Loaded:
     def people(self) -> dict[str, str]:
         return self.window.people(self.silent)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """By which the model and the host know people here."""
+        speakers = (message.speaker for message in self.window.messages)
+        mains = (target.display_name for target in self.targets if target.kind == "individual" and target.is_main)
+        return frozenset({*self.people.values(), *filter(None, (*speakers, *mains))})
+
+    @property
+    def called(self) -> frozenset[str]:
+        """By which the prompt names people and scopes: no word of a message's."""
+        offered = (name for one in self.targets for name in (one.display_name, one.name, one.handle))
+        return self.names.union(filter(None, offered))
+
 
 MOST_NAMED = 10  # scopes beside the main ones that a prompt offers
 PERSON = "individual_"

@@ -42,7 +42,11 @@ COLUMN = sa.Column(
     comment="Observations that it was shown and left waiting; some of their words may be in it.",
 )
 FIRST = FOLDER.with_name("2026-11-22-1600_first_schema")
-CHANGED = ("adding/refuse_change.sql", "forgetting/tainted_versions.sql")
+CHANGED = (
+    "adding/refuse_change.sql",
+    "forgetting/forget_closure.sql",
+    "forgetting/tainted_versions.sql",
+)
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 

@@ -121,6 +121,90 @@ async def test_short_conversations_of_a_user_are_formed_by_one_call(timed: Memor
     assert list(await timed.admin.verify()) == []
 
 
+async def together(memory: Memory, llm: Scripted, clock: Clock, first: str, second: str, *items: Any) -> None:
+    """What these two conversations come to in one call."""
+    await say(memory, "c1", first)
+    clock.goes_on(hours=1)
+    await say(memory, "c2", second)
+    clock.goes_on(hours=7)
+    llm.then(extracted(*items))
+    await memory.run_due()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told", "sources", "goes_with"),
+    [
+        pytest.param(
+            "I see him every Monday.",
+            "Zorbulax is my new therapist.",
+            "Mia sees her therapist Zorbulax every Monday.",
+            [1],
+            ["c1", "c2"],
+            id="the other one lends it a name",
+        ),
+        pytest.param(
+            "I see him every Monday.",
+            "Zorbulax is my new therapist.",
+            "Mia sees her therapist Zorbulax every Monday.",
+            [1, 2],
+            ["c1", "c2"],
+            id="both are named",
+        ),
+        pytest.param(
+            "Montags geht es wieder zu ihr.",
+            "Zorbulax heißt die neue Therapeutin.",
+            "Mia geht montags zu ihrer Therapeutin Zorbulax.",
+            [1],
+            ["c1", "c2"],
+            id="German",
+        ),
+        pytest.param(
+            "毎週月曜に通っています。",
+            "主治医は神楽坂先生です。",
+            "毎週月曜に神楽坂先生のところに通っている。",
+            [1],
+            ["c1", "c2"],
+            id="Japanese",
+        ),
+        pytest.param(
+            "I go jogging at six.",
+            "It's too early for breakfast.",
+            "Mia goes jogging early, at six.",
+            [1],
+            ["c1"],
+            id="a common word",
+        ),
+    ],
+)
+async def test_words_of_another_conversation_lead_to_it(
+    timed: Memory,
+    llm: Scripted,
+    clock: Clock,
+    first: str,
+    second: str,
+    told: str,
+    sources: list[int],
+    goes_with: list[str],
+) -> None:
+    await together(timed, llm, clock, first, second, (told, "individual", sources))
+    assert [content for content, _ in await stored(timed)] == [told]
+    for name in ("c1", "c2"):
+        for lost in (Selection(conversation_id=name), Selection(conversation_id=name, message_id="m1")):
+            preview = await timed.forget(lost, agent_id="ada", dry_run=True)
+            assert bool(preview.observations) is (name in goes_with), lost
+    await timed.forget(Selection(conversation_id=goes_with[-1]), agent_id="ada")
+    assert await stored(timed) == []
+    assert list(await timed.admin.verify()) == []
+
+
+async def test_words_said_in_confidence_elsewhere_stay_so(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    first, second = "I hand in my notice on Friday.", "Just between us: I'm leaving for Zorbulax in May."
+    await together(
+        timed, llm, clock, first, second, ("Mia hands in her notice on Friday, to go to Zorbulax.", "individual", [1])
+    )
+    assert await rows(timed, "SELECT confidential FROM memory.observations") == [(True,)]
+
+
 async def test_what_fails_together_is_tried_alone(timed: Memory, llm: Scripted, clock: Clock) -> None:
     for n in range(3):
         await say(timed, f"c{n}", f"Boat {n}.")

@@ -55,6 +55,7 @@ EDITS = ("tests/integration/test_replacing.py",)
 MOVING = ("tests/integration/test_moving.py",)
 TOLD = ("tests/unit/test_told_otherwise.py", "tests/unit/test_told_in_other_words.py")
 OTHERS = ("tests/integration/test_overtaking_others.py",)
+SHORT = ("tests/integration/test_short_conversations.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
@@ -1018,6 +1019,15 @@ MUTATIONS = (
     Mutation("contact: a dot or a dash tells nothing", (Change(
         'return plain if "@" in plain else re.sub', "return re.sub",
     ),), ("tests/unit/test_other_contact.py",)),
+    Mutation("forgetting: the agent's answer stays", (Change(
+        "IF NOT p_others_stay AND cardinality(numbers) > 0 THEN", "IF false THEN", FORGET,
+    ),), ("tests/integration/test_forgotten_answers.py",)),
+    Mutation("forgetting: words of another conversation stay without it", (Change(
+        "ELSE o.source_kind = 'formation' AND", "ELSE false AND", FORGET,
+    ),), SHORT),
+    Mutation("formation: words of another conversation lead to nothing", (Change(
+        "if others or lent:", "if others:",
+    ),), SHORT),
     Mutation("likeness: who says a part vouches for the rest", (Change(
         " and len(said & there) >= ALIKE * len(said)", "",
     ),), ("tests/integration/test_vouching.py",)),

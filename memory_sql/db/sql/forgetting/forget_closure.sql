@@ -15,6 +15,8 @@
 --   what an observation that goes is a part of, and its parts (memory.parts): their texts have the same words;
 --   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent;
 --   none with `others_stay`: where a text is replaced, they are read again; where an import is rolled back, it names its own.
+-- Last, unless `others_stay`, what the agent and its tools answered to a message of a user that goes, since it may say the same
+-- again: their turns after it, up to the next turn of a user. The word goes alone: what else was made of it stays, with its evidence.
 -- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
 -- nothing. `touches_others`: something stays that loses evidence, or was made of what goes.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
@@ -151,7 +153,10 @@ BEGIN
                                e.repeated_seq IS NULL AND (e.conversation_id IS NULL OR e.user_id IS NOT NULL) AS is_somebodys_word,
                                e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                                CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
-                               coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
+                               coalesce(CASE
+                                   WHEN e.conversation_id = o.conversation_id THEN m.message_id = ANY (o.message_ids)
+                                   ELSE o.source_kind = 'formation' AND e.run_id = o.run_id AND e.repeated_seq IS NULL
+                               END, false) AS is_origin
                         FROM (
                             SELECT DISTINCT scope_id, seq
                             FROM memory.evidence
@@ -198,6 +203,40 @@ BEGIN
 
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
+
+    IF NOT p_others_stay AND cardinality(numbers) > 0 THEN
+        SELECT conversation_ids || coalesce(array_agg(a.conversation_id), '{}'), numbers || coalesce(array_agg(a.number), '{}')
+        INTO conversation_ids, numbers
+        FROM (
+            SELECT a.conversation_id, a.number
+            FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
+            CROSS JOIN LATERAL (
+                SELECT FROM memory.messages m
+                WHERE (m.agent_key, m.conversation_id, m.number) = (p_agent, k.conversation_id, k.number) AND m.user_id IS NOT NULL
+                OFFSET 0
+            ) asked
+            CROSS JOIN LATERAL (
+                SELECT m.number
+                FROM memory.messages m
+                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > k.number AND m.user_id IS NULL
+                ORDER BY m.number LIMIT 1
+            ) first
+            CROSS JOIN LATERAL (
+                SELECT m.conversation_id, m.number
+                FROM memory.messages m
+                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number >= first.number AND m.number < coalesce((
+                    SELECT u.number
+                    FROM memory.messages u
+                    WHERE u.agent_key = p_agent AND u.conversation_id = k.conversation_id AND u.number > first.number
+                      AND u.user_id IS NOT NULL
+                    ORDER BY u.number LIMIT 1
+                ), 9223372036854775807)
+                  AND (m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL)
+                OFFSET 0
+            ) a
+            EXCEPT SELECT * FROM unnest(conversation_ids, numbers)
+        ) a;
+    END IF;
 
     IF NOT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
         RETURN;

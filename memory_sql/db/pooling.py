@@ -84,4 +84,5 @@ class InOrder(QueueCommon[T]):
 
 
 class Pool(AsyncAdaptedQueuePool):
+    _sqla_logger_namespace = "sqlalchemy.pool"  # SQLAlchemy names the logger after the class's module, else
     _queue_class: type[QueueCommon[ConnectionPoolEntry]] = InOrder

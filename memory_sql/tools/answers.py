@@ -129,7 +129,9 @@ def preview_line(one: Previewed) -> str:
     others, messages = len(one.goes) - 1, one.receipt.counts.get("messages", 0)
     also = ["another memory" if others == 1 else f"{others} other memories"] if others else []
     also += (
-        ["the message it came from" if messages == 1 else f"the {messages} messages it came from"] if messages else []
+        [f"{messages} messages: what it came from, and answers to that" if messages > 1 else "the message it came from"]
+        if messages
+        else []
     )
     first = observation_line(one.observation) + (f" (with it: {' and '.join(also)})" if also else "")
     more = [f"  with it: {observation_line(other)}" for other in one.others]

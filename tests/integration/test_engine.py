@@ -1,6 +1,7 @@
 """`Database.reading`: hot paths fetch through the driver itself, with the pool, errors, walls and sessions of any read."""
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -52,6 +53,18 @@ async def test_statement_is_one_round_trip_without_a_transaction(memory: Memory)
             [second] = await reader.execute(began, {})
     assert first.at < second.at
     assert len(seen) == 2
+
+
+async def test_connection_that_is_closed_is_told_as_any_pool_of_sqlalchemy_tells_it(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not among what memory has to say, where a worker or a host that logs at `INFO` would print it."""
+    for name in ("memory_sql", "sqlalchemy"):
+        caplog.set_level(logging.INFO, name)
+    async with memory.database.engine.connect() as connection:
+        await connection.invalidate()
+    told = {record.name.split(".")[0] for record in caplog.records if "Invalidate" in record.getMessage()}
+    assert told == {"sqlalchemy"}
 
 
 async def test_refusal_is_a_named_error_without_the_value(memory: Memory) -> None:

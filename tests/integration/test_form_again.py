@@ -162,7 +162,7 @@ async def test_what_gave_way_to_another_model_may_be_said_anew(memory: Memory, l
 async def test_refused_where_texts_are_gone(memory: Memory, llm: Scripted) -> None:
     await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
     await memory.forget(Selection(message_id="m3", conversation_id="s"), agent_id="ada")
-    with pytest.raises(InputError, match="the texts of 1 of its messages have been deleted"):
+    with pytest.raises(InputError, match="the texts of 2 of its messages have been deleted"):
         await memory.conversations.form(**SESSION, again=True)
     assert await stated(memory) == {"Mia has a boat.": "active"}
     await sound(memory)

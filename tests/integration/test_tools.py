@@ -174,7 +174,7 @@ async def test_forget_without_turns_goes_by_calls_and_shows_what_else_would_go(m
     shown = await bound.call("forget", {"observation_ids": [tea.id, tea.id]})
     assert shown.text.splitlines()[0] == NOTICE
     assert "Mia likes green tea." in shown.text
-    assert "the message it came from" in shown.text
+    assert "2 messages: what it came from, and answers to that" in shown.text
     assert [one["id"] for one in shown.data["shown"]] == [tea.id]
     assert await state(memory)
     done = await bound.call("forget", {"observation_ids": [tea.id], "confirmed": True})

@@ -1,24 +1,3 @@
--- memory.forget_closure(agent_key, users, conversations, scopes, scope_ids, seqs, conversation_ids, numbers, confirmable, others_stay): all that
--- goes when
--- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
--- `numbers` one message. Reads only.
--- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
--- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
--- until nothing is added:
---   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
---   where one of the messages goes that it was made of, another of these: its text holds both. Nor does then, unless
---   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source, unless
---   something else was said between, so that it would have been stored for itself (`apart`). Nor what it was lent:
---   that is the word of an observation which stands again without it, so that the order of forgettings doesn't matter;
---   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
---   the other way round);
---   what an observation that goes is a part of, and its parts (memory.parts): their texts have the same words;
---   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent;
---   none with `others_stay`: where a text is replaced, they are read again; where an import is rolled back, it names its own.
--- Last, unless `others_stay`, what the agent and its tools answered to a message of a user that goes, since it may say the same
--- again: their turns after it, up to the next turn of a user. The word goes alone: what else was made of it stays, with its evidence.
--- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
--- nothing. `touches_others`: something stays that loses evidence, or was made of what goes.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
     p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean, p_others_stay boolean DEFAULT false,
@@ -89,13 +68,11 @@ BEGIN
                 )
             );
     END IF;
-
     LOOP
         scope_ids := scope_ids || v_round_scope_ids;
         seqs := seqs || v_round_seqs;
         conversation_ids := conversation_ids || v_round_conversation_ids;
         numbers := numbers || v_round_numbers;
-
         SELECT coalesce(array_agg(e.evidence_id), '{}'),
                coalesce(bool_or((e.scope_id, e.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs))), false)
         INTO evidence_ids, touches_others
@@ -136,7 +113,6 @@ BEGIN
             CROSS JOIN LATERAL memory.parts(p_agent, k.scope_id, k.seq) p
             WHERE (k.scope_id, p) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
         );
-
         SELECT '{}', '{}' INTO v_round_scope_ids, v_round_seqs;
         IF touches_others THEN
             SELECT coalesce(array_agg(o.scope_id), '{}'), coalesce(array_agg(o.seq), '{}')
@@ -184,7 +160,6 @@ BEGIN
             ) o
             WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs));
         END IF;
-
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
         FROM (
@@ -200,10 +175,8 @@ BEGIN
         JOIN LATERAL (
             SELECT m.* FROM memory.messages m WHERE (m.agent_key, m.conversation_id, m.number) = (p_agent, e.conversation_id, e.number) OFFSET 0
         ) m ON cardinality(p_users) = 0 OR m.user_id IS NULL OR m.user_id = ANY (p_users);
-
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
-
     IF NOT p_others_stay AND cardinality(numbers) > 0 THEN
         SELECT conversation_ids || coalesce(array_agg(a.conversation_id), '{}'), numbers || coalesce(array_agg(a.number), '{}')
         INTO conversation_ids, numbers
@@ -237,7 +210,6 @@ BEGIN
             EXCEPT SELECT * FROM unnest(conversation_ids, numbers)
         ) a;
     END IF;
-
     IF NOT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
         RETURN;
     END IF;
@@ -268,6 +240,5 @@ BEGIN
     ) k;
 END
 $$;
-
 COMMENT ON FUNCTION memory.forget_closure IS
     'What goes when users, conversations, scopes or observations are forgotten; one row of arrays.';

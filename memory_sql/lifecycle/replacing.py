@@ -1,7 +1,8 @@
 """A message that was edited: its new text takes the place of the old, and of all that was made of that.
 
 What was formed of the old text goes as if it had been forgotten, in one transaction with the new text; the conversation is
-formed anew from there on. Whatever a model is making of the old text meanwhile is refused.
+formed anew from there on, and so is another of which something was formed together with it. Whatever a model is making of
+the old text meanwhile is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.queries.protected import protected_of
+from memory_sql.db.queries.read_together import read_with
 from memory_sql.db.repositories.additions import Known, compared, replace_messages
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.errors import InvalidMessageError
@@ -44,11 +46,16 @@ async def replace(
         _refuse(differing.values(), await protected_of(session, agent_key, conversation_id, numbers), positions)
         target: dict[str, Any] = {"conversation_id": conversation_id, "message_ids": list(differing)}
         messages = [(conversation_id, one.number) for one in differing.values()]
+        beside = await read_with(session, agent_key, conversation_id, numbers)
+        locks.need(conversations=beside)
         await take_back(session, asked, locks, messages, target)
         new = [
             {**given[one.place], "number": one.number, "eligible": _is_read(one, given)} for one in differing.values()
         ]
         await replace_messages(session, asked.settings, agent_key, conversation_id, new, asked.now)
+        for other, numbers in beside.items():  # what was taken from these too has gone
+            again = [{"number": number, "eligible": True} for number in numbers]
+            await replace_messages(session, asked.settings, agent_key, other, again, asked.now)
         return tuple(differing)
 
     known = Rows(conversations=frozenset([conversation_id]))

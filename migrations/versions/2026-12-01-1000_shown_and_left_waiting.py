@@ -44,6 +44,7 @@ COLUMN = sa.Column(
 FIRST = FOLDER.with_name("2026-11-22-1600_first_schema")
 CHANGED = (
     "adding/refuse_change.sql",
+    "adding/replace_messages.sql",
     "forgetting/forget_closure.sql",
     "forgetting/tainted_versions.sql",
 )

@@ -197,6 +197,29 @@ async def test_words_of_another_conversation_lead_to_it(
     assert list(await timed.admin.verify()) == []
 
 
+@pytest.mark.parametrize("edited", ["c1", "c2"])
+async def test_edit_of_one_has_the_other_read_again(timed: Memory, llm: Scripted, clock: Clock, edited: str) -> None:
+    """What was formed of both goes, and with it what the other one says by itself."""
+    first, second = "I see him every Monday.", "Zorbulax is my new therapist."
+    told = "Mia sees her therapist Zorbulax every Monday."
+    await together(timed, llm, clock, first, second, (told, "individual", [1]))
+    await timed.add([message("Never mind.", n=1)], **MIA, conversation_id=edited, replace=True)
+    assert await stored(timed) == []
+    assert list(await timed.admin.verify()) == []
+    alone = {"c1": "Mia's therapist is Zorbulax.", "c2": "Mia sees him every Monday."}[edited]
+    shown = list[str]()
+
+    def answer(request: Request[Any]) -> str:
+        shown.append(request.prompt)
+        return extracted((alone, "individual", [1])) if "Never mind." not in request.prompt else extracted()
+
+    llm.then(answer, answer)
+    await timed.run_due()
+    assert [content for content, _ in await stored(timed)] == [alone]
+    assert len(shown) == 2
+    assert list(await timed.admin.verify()) == []
+
+
 async def test_words_said_in_confidence_elsewhere_stay_so(timed: Memory, llm: Scripted, clock: Clock) -> None:
     first, second = "I hand in my notice on Friday.", "Just between us: I'm leaving for Zorbulax in May."
     await together(

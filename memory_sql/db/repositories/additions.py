@@ -85,7 +85,10 @@ async def replace_messages(
     messages: Sequence[Mapping[str, Any]],
     now: datetime,
 ) -> None:
-    """Gives messages new texts (`memory.replace_messages`). The caller has taken out what was made of the old ones."""
+    """Gives messages new texts (`memory.replace_messages`). The caller has taken out what was made of the old ones.
+
+    A message without content keeps its text, and is read again.
+    """
     limits = formation_limits(settings)
     given = {
         "agent_key": agent_key,

@@ -1,7 +1,8 @@
 -- memory.replace_messages(agent_key, conversation, messages, limits, at): gives messages new texts, whose old ones, with all that was made
 -- of them, have been taken out (memory.erase) in this transaction by who holds the lock on the conversation. `messages` as for
 -- memory.add_messages, each with its number and whether formation read it before (`eligible`). What a formation had read is read again,
--- with all that was said after it: the cursor goes back, the formations from there on are retired, and the conversation is due. `limits` are
+-- with all that was said after it: the cursor goes back, the formations from there on are retired, and the conversation is due. What has no
+-- content keeps its text, and is only read again. `limits` are
 -- settings by name, the agent's own go before them.
 CREATE OR REPLACE FUNCTION memory.replace_messages(
     p_agent bigint, p_conversation text, p_messages jsonb, p_limits jsonb, p_at timestamptz
@@ -29,7 +30,7 @@ BEGIN
     FROM jsonb_to_recordset(p_messages) AS g (
         number bigint, content text, speaker text, cleaned text[], weight real, eligible boolean, signal text, search_extra text
     )
-    WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation AND m.number = g.number;
+    WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation AND m.number = g.number AND g.content IS NOT NULL;
 
     UPDATE memory.conversations c
     SET formed_number = f.formed_number, epoch = c.epoch + 1, unformed_messages = u.messages, unformed_tokens = u.tokens,
@@ -45,7 +46,8 @@ BEGIN
         FROM memory.messages m
         CROSS JOIN LATERAL (
             SELECT m.eligible AND m.content IS NOT NULL AND m.number > f.formed_number AS waits, EXISTS (
-                SELECT FROM jsonb_to_recordset(p_messages) AS g (number bigint) WHERE g.number = m.number
+                SELECT FROM jsonb_to_recordset(p_messages) AS g (number bigint, content text)
+                WHERE g.number = m.number AND g.content IS NOT NULL
             ) AS is_new
         ) n
         WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation

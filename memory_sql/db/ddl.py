@@ -68,6 +68,7 @@ FUNCTIONS = (
     "forgetting/derived",
     "states/unsettled",
     "states/held_contradictions",
+    "forgetting/answers_to",
     "forgetting/forget_closure",
     "forgetting/tainted_versions",
     "forgetting/kept_beside",

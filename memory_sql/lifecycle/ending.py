@@ -25,7 +25,9 @@ async def end(
     *,
     again: str | None = None,
 ) -> Entry | None:
-    """What the journal has to say of it; None: they have no texts any more. The caller has locked the conversation.
+    """What the journal has to say of it; None: they have no texts any more, nor has what was answered to them.
+
+    The caller has locked the conversation.
 
     `again`: what was done before by that id, which is recorded in any case.
     """

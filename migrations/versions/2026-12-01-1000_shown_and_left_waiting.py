@@ -48,6 +48,7 @@ CHANGED = (
     "forgetting/forget_closure.sql",
     "forgetting/tainted_versions.sql",
 )
+NEW = "forgetting/answers_to.sql"
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 
@@ -66,7 +67,7 @@ def ours() -> Iterator[None]:
 def upgrade() -> None:
     op.execute(LOCK_TIMEOUT)
     op.add_column("consolidations", COLUMN, schema="memory")
-    for name in CHANGED:
+    for name in (NEW, *CHANGED):
         run(FOLDER / name)
 
 
@@ -78,6 +79,7 @@ def downgrade() -> None:
         op.execute(REFUSE_FILLED)
     for name in CHANGED:
         run(FIRST / name)
+    op.execute("DROP FUNCTION memory.answers_to(bigint, text[], bigint[])")
     op.drop_column("consolidations", "passed_seqs", schema="memory")
 
 

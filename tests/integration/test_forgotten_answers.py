@@ -73,6 +73,13 @@ async def test_answer_goes_with_its_message(memory: Memory, said: list[Said], fo
     assert list(await memory.admin.verify()) == []
 
 
+async def test_answer_goes_also_where_the_message_has_lost_its_words_before(memory: Memory) -> None:
+    await say(memory, SEES, NOTED, TOFU)
+    await rows(memory, "UPDATE memory.messages SET content = NULL WHERE number = 1")
+    await memory.forget(message(1), **ADA)
+    assert await left(memory) == ["m3"]
+
+
 @pytest.mark.parametrize("how", ["observation", "query", "conversation's user"])
 async def test_however_it_is_forgotten(memory: Memory, llm: Scripted, how: str) -> None:
     await say(memory, TOFU, FINE, SEES, NOTED, TOFU, FINE)

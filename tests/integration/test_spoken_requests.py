@@ -329,6 +329,24 @@ async def test_only_what_asks_loses_its_text(memory: Memory, llm: Scripted) -> N
     assert left == [(text,) for text in said]
 
 
+@pytest.mark.parametrize("accept", [True, False])
+async def test_what_is_answered_to_the_request_loses_its_text(memory: Memory, llm: Scripted, accept: bool) -> None:
+    """It says what is to be forgotten, and a search for messages would find it."""
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    answer = "Gone: I no longer know that you prefer green tea."
+    await say(memory, TEA)
+    await memory.add([{"role": "assistant", "content": answer}], **MIA, conversation_id="talk")
+    await say(memory, "Boats are fine.")
+    llm.then(asking(FORGET_TEA), meaning(tea.content))
+    assert (await form(memory)).hidden == (tea.id,)
+    left = "SELECT content FROM memory.messages WHERE content IS NOT NULL ORDER BY number"
+    assert await rows(memory, left) == [("Boats are fine.",)]
+    assert (await memory.search("green tea", **MIA, messages=10)).messages == ()
+    (review,) = await memory.work.reviews(**ADA)
+    await memory.work.decide(review.id, **ADA, accept=accept)
+    assert await memory.admin.verify() == []
+
+
 async def test_what_was_asked_before_takes_no_other_text(memory: Memory, llm: Scripted) -> None:
     tea = await memory.observe("Mia prefers green tea.", **MIA)
     await say(memory, TEA)

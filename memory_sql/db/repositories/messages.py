@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, bindparam, column, func, select, update
+from sqlalchemy import ARRAY, and_, bindparam, cast, column, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer, Text
 
@@ -72,7 +72,9 @@ _READ = select(
 async def end_texts(
     session: AsyncSession, agent_key: int, conversation_id: str, numbers: Collection[int], forgetting: str
 ) -> list[int]:
-    """Removes the texts of formed messages, as the end of their retention does, and returns which had one.
+    """Removes the texts of formed messages and of what was answered to them, as the end of their retention does.
+
+    Returns which had one.
 
     What an open hold covers is withdrawn, by the id of the `forgetting`. The caller has locked the conversation.
     """
@@ -81,7 +83,11 @@ async def end_texts(
     of_it = and_(m.agent_key == agent_key, m.conversation_id == conversation_id)
     formed = select(c.formed_number).where(this).scalar_subquery()
     is_held = func.memory.is_held_message(m.agent_key, m.conversation_id, m.number, type_=Boolean)
-    ending = and_(of_it, m.number.in_(numbers), m.number <= formed, m.content.is_not(None), m.withdrawn_by.is_(None))
+    answers = func.memory.answers_to(
+        agent_key, cast([conversation_id] * len(numbers), ARRAY(Text)), cast([*numbers], ARRAY(BigInteger))
+    ).table_valued("conversation_id", "number")
+    its = or_(m.number.in_(numbers), m.number.in_(select(answers.c.number)))
+    ending = and_(of_it, its, m.number <= formed, m.content.is_not(None), m.withdrawn_by.is_(None))
     held = update(m).where(ending, is_held).values(withdrawn_by=forgetting)
     gone = (
         update(m)

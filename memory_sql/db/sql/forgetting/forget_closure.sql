@@ -15,8 +15,8 @@
 --   what an observation that goes is a part of, and its parts (memory.parts): their texts have the same words;
 --   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent;
 --   none with `others_stay`: where a text is replaced, they are read again; where an import is rolled back, it names its own.
--- Last, unless `others_stay`, what the agent and its tools answered to a message of a user that goes, since it may say the same
--- again: their turns after it, up to the next turn of a user. The word goes alone: what else was made of it stays, with its evidence.
+-- Last, unless `others_stay`, what was answered to a message that goes, or that is asked for and has no words any more: the answer may
+-- say the same (memory.answers_to). The words go alone: what else was made of them stays, with its evidence.
 -- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
 -- nothing. `touches_others`: something stays that loses evidence, or was made of what goes.
 CREATE OR REPLACE FUNCTION memory.forget_closure(
@@ -204,36 +204,11 @@ BEGIN
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
 
-    IF NOT p_others_stay AND cardinality(numbers) > 0 THEN
+    IF NOT p_others_stay THEN
         SELECT conversation_ids || coalesce(array_agg(a.conversation_id), '{}'), numbers || coalesce(array_agg(a.number), '{}')
         INTO conversation_ids, numbers
         FROM (
-            SELECT a.conversation_id, a.number
-            FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
-            CROSS JOIN LATERAL (
-                SELECT FROM memory.messages m
-                WHERE (m.agent_key, m.conversation_id, m.number) = (p_agent, k.conversation_id, k.number) AND m.user_id IS NOT NULL
-                OFFSET 0
-            ) asked
-            CROSS JOIN LATERAL (
-                SELECT m.number
-                FROM memory.messages m
-                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > k.number AND m.user_id IS NULL
-                ORDER BY m.number LIMIT 1
-            ) first
-            CROSS JOIN LATERAL (
-                SELECT m.conversation_id, m.number
-                FROM memory.messages m
-                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number >= first.number AND m.number < coalesce((
-                    SELECT u.number
-                    FROM memory.messages u
-                    WHERE u.agent_key = p_agent AND u.conversation_id = k.conversation_id AND u.number > first.number
-                      AND u.user_id IS NOT NULL
-                    ORDER BY u.number LIMIT 1
-                ), 9223372036854775807)
-                  AND (m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL)
-                OFFSET 0
-            ) a
+            SELECT * FROM memory.answers_to(p_agent, conversation_ids || p_conversation_ids, numbers || p_numbers)
             EXCEPT SELECT * FROM unnest(conversation_ids, numbers)
         ) a;
     END IF;

@@ -177,36 +177,11 @@ BEGIN
         ) m ON cardinality(p_users) = 0 OR m.user_id IS NULL OR m.user_id = ANY (p_users);
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
-    IF NOT p_others_stay AND cardinality(numbers) > 0 THEN
+    IF NOT p_others_stay THEN
         SELECT conversation_ids || coalesce(array_agg(a.conversation_id), '{}'), numbers || coalesce(array_agg(a.number), '{}')
         INTO conversation_ids, numbers
         FROM (
-            SELECT a.conversation_id, a.number
-            FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
-            CROSS JOIN LATERAL (
-                SELECT FROM memory.messages m
-                WHERE (m.agent_key, m.conversation_id, m.number) = (p_agent, k.conversation_id, k.number) AND m.user_id IS NOT NULL
-                OFFSET 0
-            ) asked
-            CROSS JOIN LATERAL (
-                SELECT m.number
-                FROM memory.messages m
-                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > k.number AND m.user_id IS NULL
-                ORDER BY m.number LIMIT 1
-            ) first
-            CROSS JOIN LATERAL (
-                SELECT m.conversation_id, m.number
-                FROM memory.messages m
-                WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number >= first.number AND m.number < coalesce((
-                    SELECT u.number
-                    FROM memory.messages u
-                    WHERE u.agent_key = p_agent AND u.conversation_id = k.conversation_id AND u.number > first.number
-                      AND u.user_id IS NOT NULL
-                    ORDER BY u.number LIMIT 1
-                ), 9223372036854775807)
-                  AND (m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL)
-                OFFSET 0
-            ) a
+            SELECT * FROM memory.answers_to(p_agent, conversation_ids || p_conversation_ids, numbers || p_numbers)
             EXCEPT SELECT * FROM unnest(conversation_ids, numbers)
         ) a;
     END IF;

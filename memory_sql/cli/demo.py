@@ -227,7 +227,7 @@ async def _tool(memory: Memory, page: Page) -> None:
 async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
     from memory_sql.domain.selection import Selection
 
-    page.step("A sentence is forgotten: its observation, its message, and its place in the text")
+    page.step("A sentence is forgotten: its observation, its message, the answer, and its place in the text")
     before = await _group(memory)
     conversation, message = FORGOTTEN
     page.say(f"memory-sql forget --conversation {conversation} --message {message} --agent {AGENT}", style="bold")

@@ -43,7 +43,7 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
         "The word isn't in Mia's context either.",
         'recall({"query": "ship", "limit": 1})',
         "(What is remembered: information, not instructions.",
-        "forgotten: 1 message, 1 observation; text of group:harbor, version 1 → 3:",
+        "forgotten: 2 messages, 1 observation; text of group:harbor, version 1 → 3:",
         "- Mia said: Yes, the decision is 280 kronor",
         "records that are still stored about Mia and Jonas, none contains “kronor”.",
         "Everything holds.",
@@ -128,7 +128,7 @@ def test_demo_can_be_run_again_and_begins_anew(directory: Path) -> None:
         assert (told["conversations"], told["messages"], told["observations"]) == (3, 44, 14)
         assert (len(told["superseded"]), told["private"], told["left"]) == (1, True, 0)
         assert (told["violations"], told["failed"]) == ([], {})
-        assert told["forgotten"]["counts"]["messages"] == 1
+        assert told["forgotten"]["counts"]["messages"] == 2  # with its answer
 
 
 @pytest.mark.slow

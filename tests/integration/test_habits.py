@@ -140,7 +140,7 @@ JUDGED: dict[str, tuple[str, object]] = {
 @asynccontextmanager
 async def asked(api: Api, script: Any) -> AsyncIterator[OpenAI]:
     async with loopback(script) as server:
-        model = OpenAI(api=api, base_url=server.base_url, timeout_seconds=5, max_retries=0)
+        model = OpenAI(api=api, base_url=server.base_url, timeout_seconds=60, max_retries=0)
         try:
             yield model
         finally:

@@ -21,24 +21,20 @@ async def read_with(
     Their numbers, by conversation.
     """
     o, m, given, beside = ObservationRow, MessageRow, aliased(EvidenceRow), aliased(EvidenceRow)
-    is_its = (
+    of_given, of_beside = (
         and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.run_id == o.run_id)
         for e in (given, beside)
+    )
+    of_message = and_(
+        m.agent_key == beside.agent_key, m.conversation_id == beside.conversation_id, m.number == beside.number
     )
     found = await session.execute(
         select(m.conversation_id, m.number)
         .distinct()
         .select_from(given)
-        .join(o, next(is_its))
-        .join(beside, next(is_its))
-        .join(
-            m,
-            and_(
-                m.agent_key == beside.agent_key,
-                m.conversation_id == beside.conversation_id,
-                m.number == beside.number,
-            ),
-        )
+        .join(o, of_given)
+        .join(beside, of_beside)
+        .join(m, of_message)
         .where(
             given.agent_key == agent_key,
             given.conversation_id == conversation_id,

@@ -84,5 +84,5 @@ class InOrder(QueueCommon[T]):
 
 
 class Pool(AsyncAdaptedQueuePool):
-    _sqla_logger_namespace = "sqlalchemy.pool"  # SQLAlchemy names the logger after the class's module, else
+    _sqla_logger_namespace = "sqlalchemy.pool"  # it would name the logger after our module
     _queue_class: type[QueueCommon[ConnectionPoolEntry]] = InOrder

@@ -98,13 +98,10 @@ class Sources:
         found = _fewest(missing, people, 0, self._tells_alone())
         return found | _fewest(missing, self._spoken.keys() - people, 0, self._tells_alone())
 
-    def _telling(self, text: str) -> frozenset[str]:
-        return frozenset(word for word in telling(text, self._called) if not says_nothing(word))
-
     def _places(self, text: str) -> Iterator[tuple[str, Collection[int]]]:
         """The telling words of the text that stand in any message, and in which."""
-        for word in self._telling(text):
-            if there := self._where(word):
+        for word in telling(text, self._called):
+            if not says_nothing(word) and (there := self._where(word)):
                 yield word, there
 
     def _where(self, word: str) -> Collection[int]:

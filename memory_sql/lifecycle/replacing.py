@@ -53,8 +53,8 @@ async def replace(
             {**given[one.place], "number": one.number, "eligible": _is_read(one, given)} for one in differing.values()
         ]
         await replace_messages(session, asked.settings, agent_key, conversation_id, new, asked.now)
-        for other, numbers in beside.items():  # what was taken from these too has gone
-            again = [{"number": number, "eligible": True} for number in numbers]
+        for other, theirs in beside.items():  # what was taken from these too has gone
+            again = [{"number": number, "eligible": True} for number in theirs]
             await replace_messages(session, asked.settings, agent_key, other, again, asked.now)
         return tuple(differing)
 

@@ -128,11 +128,12 @@ class Previewed(NamedTuple):
 def preview_line(one: Previewed) -> str:
     others, messages = len(one.goes) - 1, one.receipt.counts.get("messages", 0)
     also = ["another memory" if others == 1 else f"{others} other memories"] if others else []
-    also += (
-        [f"{messages} messages: what it came from, and answers to that" if messages > 1 else "the message it came from"]
-        if messages
-        else []
-    )
+    if messages:
+        also.append(
+            f"{messages} messages: what it came from, and answers to that"
+            if messages > 1
+            else "the message it came from"
+        )
     first = observation_line(one.observation) + (f" (with it: {' and '.join(also)})" if also else "")
     more = [f"  with it: {observation_line(other)}" for other in one.others]
     more += [f"  taken to be true again: {observation_line(other)}" for other in one.back]

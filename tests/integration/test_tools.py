@@ -186,6 +186,14 @@ async def test_forget_without_turns_goes_by_calls_and_shows_what_else_would_go(m
     assert gone.text == f"there is no memory {tea.id} of this user"
 
 
+async def test_forget_shows_that_a_message_goes_which_nobody_has_answered(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("I like green tea.", id="1")], **MIA, conversation_id="s")
+    llm.then(listing(("Mia likes green tea.", "individual", [1])))
+    [tea] = (await memory.conversations.form(agent_id="ada", conversation_id="s")).observations
+    shown = await tools(memory, policy=Policy(forget="erase")).call("forget", {"observation_ids": [tea.id]})
+    assert "(with it: the message it came from)" in shown.text
+
+
 async def test_forget_touches_nothing_that_another_has_said(memory: Memory) -> None:
     await group_of(memory, "mia", "bo")
     theirs = await memory.observe("Ship in May.", **BO, group_id="harbor")

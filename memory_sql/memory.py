@@ -465,7 +465,7 @@ class Memory(Faces):
         reason: str | None = None,
         session: Joinable | None = None,
     ) -> results.Receipt:
-        """Deletes what is selected, with everything derived from it and the messages that it came from.
+        """Deletes what is selected, with everything derived from it, the messages that it came from and the answers to them.
 
         `selection` is an observation's id, or a `Selection`: a user (everything that they said or own, and what only they
         support; with `about` also what others said about them alone, which is otherwise only listed), a conversation, a

@@ -65,7 +65,7 @@ def forget(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes from memory, with the messages that it came from and everything derived from it.
+    """Deletes from memory, with everything derived from it, the messages that it came from and the answers to them.
 
     \b
     memory-sql forget --agent ada --user mia --dry-run

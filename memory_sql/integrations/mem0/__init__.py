@@ -156,9 +156,10 @@ class AsyncMemory:
         return {"message": "Memory updated successfully!"}
 
     async def delete(self, memory_id: str) -> dict[str, Any]:
-        """For good, with the messages that it came from. Raises `ValueError` if there is no such memory.
+        """For good, with the messages that it came from and the answers to them.
 
-        `also_deleted` in the result: what else was made of these messages alone, which goes with them.
+        `also_deleted` in the result: what else was made of these messages alone, which goes with them. Raises `ValueError` if
+        there is no such memory.
         """
         others = await (await self._ready()).forget(memory_id)
         return {"message": "Memory deleted successfully!", **({"also_deleted": others} if others else {})}

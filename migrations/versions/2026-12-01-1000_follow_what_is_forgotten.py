@@ -1,4 +1,4 @@
-"""Remember what a text was shown and left waiting
+"""Follow what is forgotten into more places
 
 Frozen once it is released: imports nothing of memory_sql.
 

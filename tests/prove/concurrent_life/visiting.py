@@ -65,6 +65,7 @@ class Visitor(Actor):
 
     async def stay(self) -> None:
         async with httpx2.AsyncClient(headers=self.headers, timeout=60) as http:
+            await self.adds(http)  # until then there may be no such agent to forget anything of
             while True:
                 await asyncio.sleep(self.random.expovariate(1 / VISIT_SECONDS))
                 await self.random.choice(
